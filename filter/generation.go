@@ -84,16 +84,38 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	g.tools = before.tools.With(p.tools)
 	g.recorder = s.records.recorder(cfg, before.recorder, s.o)
 	env := newRunEnv(cfg, s.o, s.telemetry.With(cfg.Log.Content, g.recorder), s.workers)
-	g.models = before.models.With(models.Options{Config: cfg, Dialects: p.dialects, Client: g.client, Log: s.o.Log, Now: s.o.Now})
+	g.models = before.models.With(models.Options{
+		Config:   cfg,
+		Dialects: p.dialects,
+		Client:   g.client,
+		Log:      s.o.Log,
+		Now:      s.o.Now,
+	})
 	g.background = before.background.With(background.Options{
-		Store: s.store, Client: g.client, Env: env, Owner: s.owner, Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader,
+		Store:        s.store,
+		Client:       g.client,
+		Env:          env,
+		Owner:        s.owner,
+		Max:          cfg.Limits.MaxBackground,
+		TenantHeader: cfg.TenantHeader,
 	})
 	api := newResponses(cfg, s.store, g, p.sealer)
 	g.extproc = before.extproc.With(extproc.Options{
 		Config: cfg, Dialects: p.dialects,
-		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer)),
-		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Budgets: budget.New(s.store, cfg.Budgets()), Stored: api.Stored, OwnEnvoy: s.o.OwnEnvoy, Env: env, NewID: s.o.NewID,
-		Recording: recordedConfig(cfg, s.o.Version),
+		Endpoints: slices.Concat(
+			chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(),
+			newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer),
+		),
+		Turns:      newTurnEnv(cfg, s.o, s.store, g),
+		Models:     g.models,
+		Client:     g.client,
+		Background: g.background,
+		Budgets:    budget.New(s.store, cfg.Budgets()),
+		Stored:     api.Stored,
+		OwnEnvoy:   s.o.OwnEnvoy,
+		Env:        env,
+		NewID:      s.o.NewID,
+		Recording:  recordedConfig(cfg, s.o.Version),
 	})
 	return g
 }
@@ -112,7 +134,8 @@ func (g *generation) keepCaches(before *generation) {
 	case g.prompts == nil || was.Limits.DiagnosisBytes != is.Limits.DiagnosisBytes:
 		g.prompts = diagnosis.NewPrompts(is.Limits.DiagnosisBytes)
 	}
-	switch same := was.Responses.ChainCacheBytes == is.Responses.ChainCacheBytes && was.Images == is.Images && was.Routing.SelectionTextBytes == is.Routing.SelectionTextBytes; {
+	switch same := was.Responses.ChainCacheBytes == is.Responses.ChainCacheBytes && was.Images == is.Images &&
+		was.Routing.SelectionTextBytes == is.Routing.SelectionTextBytes; {
 	case is.Responses.ChainCacheBytes == 0:
 		g.chains = nil
 	case g.chains == nil || !same:

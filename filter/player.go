@@ -35,7 +35,11 @@ func NewPlayer(cfg *config.Config, o Options) (*replay.Player, error) {
 		return nil, err
 	}
 	empty, err := store.Open(context.Background(), "memory:", store.Options{
-		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: 1 << 20, TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: 1 << 20, Now: o.Now,
+		ResponseTTL:   cfg.Responses.StoreTTL.Duration,
+		ResponseBytes: 1 << 20,
+		TextTTL:       cfg.Limits.KeptReasoningTTL.Duration,
+		TextBytes:     1 << 20,
+		Now:           o.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make an empty store: %w", err)
@@ -59,8 +63,11 @@ func NewPlayer(cfg *config.Config, o Options) (*replay.Player, error) {
 	quiet := logrus.New()
 	quiet.SetLevel(logrus.PanicLevel)
 	return &replay.Player{
-		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, sealer).Endpoints(), newRender(cfg, sealer)),
-		Turns:     newTurnEnv(cfg, o, recorded, g),
-		Run:       newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
+		Endpoints: slices.Concat(
+			chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(),
+			newMessages(cfg, g, sealer).Endpoints(), newRender(cfg, sealer),
+		),
+		Turns: newTurnEnv(cfg, o, recorded, g),
+		Run:   newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
 	}, nil
 }

@@ -103,7 +103,12 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID("")}
+	s := &Server{
+		o:         o,
+		telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content),
+		workers:   &run.Workers{Log: o.Log},
+		owner:     o.NewID(""),
+	}
 	s.seals = newSealing(metrics)
 	if s.telemetry.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}); err != nil {
 		return nil, fmt.Errorf("make the metrics of OpenTelemetry: %w", err)
@@ -243,12 +248,23 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 	l := cfg.Limits
 	return &run.Env{
 		Telemetry: t,
-		Limits:    run.Limits{FirstToken: l.FirstTokenTimeout.Duration, Idle: l.IdleTimeout.Duration, Total: l.TotalTimeout.Duration, HeaderHold: l.HeaderHold.Duration, KeepAlive: l.KeepAlive.Duration, Continuations: l.MaxContinuations},
-		Keys:      run.Keys{Prefix: cfg.Routing.PrefixHeader, Session: cfg.Routing.SessionHeader, Selection: cfg.Routing.SelectionHeader},
-		Now:       o.Now,
-		Locks:     &run.Locks{Workers: workers},
-		Workers:   workers,
-		Explain:   cfg.ReplyHeaders,
+		Limits: run.Limits{
+			FirstToken:    l.FirstTokenTimeout.Duration,
+			Idle:          l.IdleTimeout.Duration,
+			Total:         l.TotalTimeout.Duration,
+			HeaderHold:    l.HeaderHold.Duration,
+			KeepAlive:     l.KeepAlive.Duration,
+			Continuations: l.MaxContinuations,
+		},
+		Keys: run.Keys{
+			Prefix:    cfg.Routing.PrefixHeader,
+			Session:   cfg.Routing.SessionHeader,
+			Selection: cfg.Routing.SelectionHeader,
+		},
+		Now:     o.Now,
+		Locks:   &run.Locks{Workers: workers},
+		Workers: workers,
+		Explain: cfg.ReplyHeaders,
 	}
 }
 

@@ -72,7 +72,11 @@ func (c *Config) checkAliases() (errs []error) {
 		case strings.Contains(beginning, "*"):
 			bad(i, "name", "%q: only the last character can be a *", a.Name)
 		case first >= 0:
-			bad(i, "name", "%q is never reached: aliases[%d], %q, takes all that it matches; put the narrower one first", a.Name, first, c.Aliases[first].Name)
+			bad(
+				i, "name",
+				"%q is never reached: aliases[%d], %q, takes all that it matches; put the narrower one first", a.Name,
+				first, c.Aliases[first].Name,
+			)
 		}
 		switch {
 		case a.Model == "":

@@ -74,12 +74,20 @@ func (c *Config) Budgets() []budget.Budget {
 	for i := range c.TokenBudgets {
 		b := &c.TokenBudgets[i]
 		budgets[i] = budget.Budget{
-			Name: b.Name, Tenant: slices.Contains(b.Per, PerTenant), Key: slices.Contains(b.Per, PerKey), Model: slices.Contains(b.Per, PerModel),
+			Name:   b.Name,
+			Tenant: slices.Contains(b.Per, PerTenant),
+			Key:    slices.Contains(b.Per, PerKey),
+			Model:  slices.Contains(b.Per, PerModel),
 			Applies: func(s budget.Subject) bool {
 				return (b.Match == "" || matches(b.Match, s.Model)) && (b.Tenant == "" || b.Tenant == s.Tenant)
 			},
 			Tokens: b.Tokens, Window: b.Window.Duration,
-			Weights: budget.Weights{Input: weight(b.Weights.Input), Cached: weight(b.Weights.Cached), Output: weight(b.Weights.Output), Reasoning: weight(b.Weights.Reasoning)},
+			Weights: budget.Weights{
+				Input:     weight(b.Weights.Input),
+				Cached:    weight(b.Weights.Cached),
+				Output:    weight(b.Weights.Output),
+				Reasoning: weight(b.Weights.Reasoning),
+			},
 			Reserve: b.ReserveTokens, End: b.OnExhausted == ExhaustedEnd, Open: b.OnStoreFailure != StoreFailureClosed,
 		}
 	}

@@ -86,7 +86,8 @@ func (c *Config) checkMatch(i int, path string) []error {
 			"%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first",
 			path, match, first, c.Models[first].Match)}
 	}
-	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
+	if !c.AllowOverride &&
+		!slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
 		return []error{fmt.Errorf(
 			"%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
 	}
@@ -109,10 +110,15 @@ func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 
 func (m Model) check(path string) (errs []error) {
 	if m.Effort != "" {
-		errs = append(errs, oneOf(path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
+		errs = append(errs, oneOf(
+			path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium),
+			string(harmony.EffortHigh),
+		)...)
 	}
 	if m.ToolArguments != "" {
-		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
+		errs = append(errs, oneOf(
+			path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry,
+		)...)
 	}
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf(
@@ -260,8 +266,14 @@ func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
 	errs = append(errs, oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)...)
 	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
-	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
-	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
+	errs = append(
+		errs,
+		oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...,
+	)
+	errs = append(
+		errs,
+		oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...,
+	)
 	errs = append(errs, c.Record.check()...)
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
@@ -401,7 +413,8 @@ func checkLoopback(loopback string) []error {
 	}
 	host, port, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	if n, err := strconv.ParseUint(port, 10, 16); host == "" || ip != nil && ip.IsUnspecified() || n == 0 || err != nil {
+	if n, err := strconv.ParseUint(port, 10, 16); host == "" || ip != nil && ip.IsUnspecified() || n == 0 ||
+		err != nil {
 		return []error{fmt.Errorf(
 			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
 				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody", loopback)}

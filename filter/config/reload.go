@@ -39,7 +39,8 @@ func (c *Config) Removed(next, defaults *Config) (keys []string) {
 		unset := reflect.ValueOf(defaults).Elem().FieldByIndex(k.index)
 
 		shorter := was.Kind() == reflect.Slice && is.Len() < was.Len()
-		goneBack := reflect.DeepEqual(is.Interface(), unset.Interface()) && !reflect.DeepEqual(was.Interface(), is.Interface())
+		goneBack := reflect.DeepEqual(is.Interface(), unset.Interface()) &&
+			!reflect.DeepEqual(was.Interface(), is.Interface())
 		if shorter || goneBack {
 			keys = append(keys, k.path)
 		}

@@ -48,8 +48,13 @@ func (c *Config) checkRollout() (errs []error) {
 		case r.Match == "=":
 			bad(i, "match", "write a part of the model's name, or =name, or leave it out for all models")
 		case first >= 0:
-			bad(i, "match", "the entry is never reached: rollout[%d] takes all that it matches; put the narrower one first", first)
-		case r.Match != "" && !slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, r.Match) }):
+			bad(
+				i, "match",
+				"the entry is never reached: rollout[%d] takes all that it matches; put the narrower one first",
+				first,
+			)
+		case r.Match != "" &&
+			!slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, r.Match) }):
 			bad(i, "match", "%q is never reached: harmony_models has no such model; add it there", r.Match)
 		}
 	}

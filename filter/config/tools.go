@@ -169,7 +169,14 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 
 // resolve is the server with the values of its environment variables.
 func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (tools.Server, []error) {
-	server := tools.Server{Label: s.Label, URL: s.URL, Transport: s.Transport, Command: s.Command, Trusted: true, Approval: s.RequireApproval == ApprovalAlways}
+	server := tools.Server{
+		Label:     s.Label,
+		URL:       s.URL,
+		Transport: s.Transport,
+		Command:   s.Command,
+		Trusted:   true,
+		Approval:  s.RequireApproval == ApprovalAlways,
+	}
 	if len(s.AllowedTools) > 0 {
 		server.AllowedTools = s.AllowedTools
 	}
@@ -277,7 +284,10 @@ func (s *ToolServer) check(path string) (errs []error) {
 		bad("allowed_tools", "a name is empty")
 	}
 	if s.Transport != "" {
-		errs = append(errs, oneOf(path+".transport", s.Transport, tools.TransportHTTP, tools.TransportSSE, tools.TransportStdio)...)
+		errs = append(
+			errs,
+			oneOf(path+".transport", s.Transport, tools.TransportHTTP, tools.TransportSSE, tools.TransportStdio)...,
+		)
 	}
 	switch {
 	case len(s.Command) == 0 && s.URL == "":

@@ -349,5 +349,10 @@ func statusError(field func(name string) string) *apierror.Error {
 	if code == "8" && strings.Contains(message, "larger than max") { // the server's limit on the size of a message
 		status = http.StatusRequestEntityTooLarge
 	}
-	return translate(failure{status: status, message: message, kind: "grpc-status " + code, retryAfter: retryAfter(field)})
+	return translate(failure{
+		status:     status,
+		message:    message,
+		kind:       "grpc-status " + code,
+		retryAfter: retryAfter(field),
+	})
 }

@@ -191,7 +191,8 @@ func (s *scanner) skipFlat() bool {
 		return false
 	}
 	inner := s.b[s.i+1 : s.i+end]
-	if bytes.IndexByte(inner, '"') >= 0 || bytes.IndexByte(inner, '[') >= 0 || bytes.IndexByte(inner, '{') >= 0 || bytes.IndexByte(inner, '}') >= 0 {
+	if bytes.IndexByte(inner, '"') >= 0 || bytes.IndexByte(inner, '[') >= 0 || bytes.IndexByte(inner, '{') >= 0 ||
+		bytes.IndexByte(inner, '}') >= 0 {
 		return false
 	}
 	s.i += end + 1

@@ -76,5 +76,9 @@ const maxContext = 1<<31 - 1
 // grpcCall returns a call of a gRPC method. framed is the message, preceded by
 // its frame prefix.
 func grpcCall(path string, framed []byte) *HTTPRequest {
-	return &HTTPRequest{Path: path, Header: []Header{{"content-type", "application/grpc"}, {"te", "trailers"}}, Body: framed}
+	return &HTTPRequest{
+		Path:   path,
+		Header: []Header{{"content-type", "application/grpc"}, {"te", "trailers"}},
+		Body:   framed,
+	}
 }

@@ -129,7 +129,9 @@ func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *backgroun
 	}
 }
 
-func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest) *apierror.Error {
+func (s *Server) queue(
+	ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest,
+) *apierror.Error {
 	if request := b.Engine(); request != nil && s.o.Client != nil {
 		if _, err := r.Target.Dialect.Encode(request); err != nil {
 			return err

@@ -77,7 +77,9 @@ func responseHeadersReply(m *mutation) *extprocv3.ProcessingResponse {
 }
 
 func requestTrailersReply() *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}},
+	}
 }
 
 func responseTrailersReply(remove ...string) *extprocv3.ProcessingResponse {
@@ -198,14 +200,18 @@ func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
 		headers = append(headers, &corev3.HeaderValue{Key: h.Name, RawValue: []byte(h.Value)})
 	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{
-		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}}},
+		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{
+			HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}},
+		},
 	}}}
 }
 
 // immediateResponse is a JSON body in place of what was to come. The details are for
 // %RESPONSE_CODE_DETAILS%, behind a prefix by which Envoy's local_reply_config
 // recognises the filter's replies.
-func immediateResponse(status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header) *extprocv3.ProcessingResponse {
+func immediateResponse(
+	status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header,
+) *extprocv3.ProcessingResponse {
 	var m mutation
 	m.set(engine.Header{Name: "content-type", Value: "application/json"})
 	if s := retryAfter.Seconds(); s > 0 {

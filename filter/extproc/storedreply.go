@@ -49,12 +49,14 @@ func (r *storedReply) take(e *storedEvents) {
 	if e.err != nil {
 		x.runner.Record.Failed(e.err)
 	}
+
 	r.waits, r.cut = true, e.more
 	over := e.end || e.err != nil
 	if len(e.sse) == 0 && !over {
-		x.keepPace()
+		x.keepPace() // nothing new within one wait: the next one begins
 		return
 	}
+
 	r.resetKeepAlive()
 	if over {
 		x.runner.Timers.ClearAll()
@@ -82,6 +84,7 @@ func (r *storedReply) giveWay(err *apierror.Error) error {
 		r.giveUp()
 	}
 	x.runner.Timers.ClearAll()
+
 	switch {
 	case !x.headersSent:
 		x.SendError(err)
@@ -104,7 +107,9 @@ const largeAnswer = 1 << 20
 type wholeAnswer struct{ body []byte }
 
 // Next returns the whole object.
-func (a *wholeAnswer) Next(context.Context, func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (a *wholeAnswer) Next(
+	context.Context, func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	return a.body, true, nil
 }
 

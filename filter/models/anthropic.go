@@ -88,7 +88,8 @@ func (f anthropicForm) appendCapabilities(dst []byte) []byte {
 		`,"context_management":`+no+
 		`,"effort":{"supported":true,"low":`+yes+`,"medium":`+yes+`,"high":`+yes+`,"xhigh":`+yes+`,"max":`+yes+`}`+
 		`,"image_input":`+no+`,"pdf_input":`+no+
-		`,"server_tools":{"supported":`+strconv.FormatBool(search || python)+`,"web_search":`+answer(search)+`,"code_execution":`+answer(python)+`}`+
+		`,"server_tools":{"supported":`+strconv.FormatBool(search ||
+		python)+`,"web_search":`+answer(search)+`,"code_execution":`+answer(python)+`}`+
 		`,"structured_outputs":`+yes+
 		`,"thinking":{"supported":true,"types":{"adaptive":`+yes+`,"between_tools":`+yes+`,"disabled":`+yes+`,"enabled":`+yes+`}}}`...)
 }

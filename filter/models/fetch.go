@@ -60,7 +60,8 @@ func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query u
 		m.list = list
 	case status == http.StatusNotFound: // it has no models, or there is no upstream
 		err = nil
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, errors.Is(err, errNoList), errors.Is(err, loopback.ErrTooLarge):
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, errors.Is(err, errNoList),
+		errors.Is(err, loopback.ErrTooLarge):
 		m.answers, err = true, nil
 	default:
 		m.failed = true
@@ -228,11 +229,15 @@ func (d *Directory) fetchInfo(head http.Header, dialect engine.ModelInformer) (l
 	if rejected != nil {
 		return list, fmt.Errorf("ask for the model: %w", rejected)
 	}
-	return gjson.ParseBytes(append(appendModel([]byte(`{"data":[`), m.ID, dialect.Kind(), m.ContextLength), "]}"...)), nil
+	return gjson.ParseBytes(append(
+		appendModel([]byte(`{"data":[`), m.ID, dialect.Kind(), m.ContextLength), "]}"...,
+	)), nil
 }
 
 // get asks for a list through the loopback listener.
-func (d *Directory) get(ctx context.Context, head http.Header, target string) (status int, list gjson.Result, err error) {
+func (d *Directory) get(
+	ctx context.Context, head http.Header, target string,
+) (status int, list gjson.Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	status, body, err := d.o.Client.Get(ctx, head, target, maxListBytes)

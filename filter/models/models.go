@@ -95,7 +95,8 @@ func (d *Directory) Endpoints() []api.Endpoint {
 	}
 	var list []api.Endpoint
 	for _, e := range []api.Endpoint{
-		{Header: anthropicVersion, Errors: (*apierror.Error).Anthropic, Handle: d.handler(anthropicForm{d})}, {Handle: d.handler(openAIForm{})},
+		{Header: anthropicVersion, Errors: (*apierror.Error).Anthropic, Handle: d.handler(anthropicForm{d})},
+		{Handle: d.handler(openAIForm{})},
 	} {
 		e.API, e.Method, e.NoModel, e.Public = "models", http.MethodGet, true, true
 		whole, one := e, e

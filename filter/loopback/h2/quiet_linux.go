@@ -38,7 +38,9 @@ func newWatch(fd int, events uint32) (*watch, error) {
 	}
 	w := &watch{epoll: epoll, fd: fd, events: events | syscall.EPOLLONESHOT, file: os.NewFile(uintptr(epoll), "epoll")}
 	if w.raw, err = w.file.SyscallConn(); err == nil {
-		err = os.NewSyscallError("epoll_ctl", syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Fd: int32(fd)}))
+		err = os.NewSyscallError(
+			"epoll_ctl", syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Fd: int32(fd)}),
+		)
 	}
 	if err != nil {
 		_ = w.file.Close()
@@ -49,9 +51,13 @@ func newWatch(fd int, events uint32) (*watch, error) {
 
 // wait waits for the event, or the end of the watch.
 func (w *watch) wait() error {
-	if err := syscall.EpollCtl(w.epoll, syscall.EPOLL_CTL_MOD, w.fd, &syscall.EpollEvent{Events: w.events, Fd: int32(w.fd)}); err != nil {
+	armed := syscall.EpollEvent{Events: w.events, Fd: int32(w.fd)}
+	if err := syscall.EpollCtl(w.epoll, syscall.EPOLL_CTL_MOD, w.fd, &armed); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
+
+	// The epoll descriptor itself is in the runtime's poller: the goroutine waits for it, and no
+	// thread does.
 	return w.raw.Read(func(uintptr) bool {
 		n, err := syscall.EpollWait(w.epoll, w.ready[:], 0)
 		return n > 0 || err != nil && !errors.Is(err, syscall.EINTR)
@@ -69,13 +75,15 @@ func newQuiet(c net.Conn) (s socket, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	_ = c.Close()
+	_ = c.Close() // the file is a copy, of which the runtime's poller knows nothing
+
 	q := &quiet{file: file, fd: int(file.Fd())}
 	if err = syscall.SetNonblock(q.fd, true); err == nil {
 		if q.reader, err = newWatch(q.fd, syscall.EPOLLIN|syscall.EPOLLRDHUP); err == nil {
 			q.writer, err = newWatch(q.fd, syscall.EPOLLOUT)
 		}
 	}
+
 	if err != nil {
 		if q.reader != nil {
 			_ = q.reader.file.Close()
