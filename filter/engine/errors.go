@@ -67,6 +67,8 @@ func readFailure(body []byte) failure {
 	if !gjson.ValidBytes(body) {
 		return failure{text: strings.TrimSpace(string(body[:min(len(body), 400)]))}
 	}
+
+	// vLLM and llama.cpp have {"error":{…}}, SGLang and older vLLMs the members alone.
 	root := gjson.ParseBytes(body)
 	object := root
 	if e := root.Get("error"); e.IsObject() {
@@ -83,6 +85,7 @@ func readFailure(body []byte) failure {
 			return f
 		}
 	}
+
 	// FastAPI: {"detail":[{"loc":["body","temperature"],"msg":"…"}]}
 	if first := root.Get("detail.0"); first.IsObject() {
 		loc := first.Get("loc").Array()
@@ -129,7 +132,8 @@ func clientError(f failure) *apierror.Error {
 			return apierror.New(http.StatusNotFound, "model_not_found", "model",
 				"The engine does not serve this model.")
 		}
-		return badGateway("The engine does not know the requested path. The engine's operator has to check its kind and route.")
+		return badGateway(
+			"The engine does not know the requested path. The engine's operator has to check its kind and route.")
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return apierror.New(http.StatusGatewayTimeout, "", "", "The engine did not answer in time. Try again later.")
 	case http.StatusTooManyRequests:
@@ -191,16 +195,23 @@ func contextLengthExceeded(message string) *apierror.Error {
 	limit, prompt := number(limitNumber, message), number(promptNumber, message)
 	total := number(totalNumber, message)
 	tokens, maximum := atoi(cmp.Or(prompt, total)), atoi(limit)
-	text := "Your messages are longer than the model's maximum context length. Please reduce the length of the messages."
+
+	text := "Your messages are longer than the model's maximum context length. " +
+		"Please reduce the length of the messages."
 	switch {
 	case maximum == 0:
 	case tokens > maximum:
-		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", maximum, tokens)
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in "+
+			"%d tokens. Please reduce the length of the messages.", maximum, tokens)
 	case tokens > 0: // the output does not fit
-		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion.", maximum, tokens)
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in "+
+			"%d tokens, and the output has no room for as many as the request asks for. "+
+			"Please reduce the length of the messages or of the completion.", maximum, tokens)
 	default:
-		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages and the completion resulted in more. Please reduce the length of the messages or of the completion.", maximum)
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages and the "+
+			"completion resulted in more. Please reduce the length of the messages or of the completion.", maximum)
 	}
+
 	err := apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s %s", text, end)
 	if maximum > 0 && tokens > maximum {
 		err.Overflow = &apierror.Overflow{Tokens: tokens, Max: maximum}

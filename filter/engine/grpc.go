@@ -20,11 +20,13 @@ type grpcDialect struct {
 	kind    string
 	path    string   // path of the method
 	ignored []string // parameters that the service has no fields for
+
 	// validate returns an error for what this engine in particular does not
 	// support. It may be nil.
 	validate func(r *Request) *apierror.Error
 	// encode appends the fields of a GenerateRequest.
 	encode func(m *message, r *Request)
+
 	// readLogprobs reads the field logprobs of a Chunk or Complete. It returns
 	// false if the field is not in the expected format.
 	readLogprobs func(l *logprobs, b []byte) bool
@@ -150,10 +152,12 @@ func (d *grpcDecoder) read(b []byte, chunks []Chunk) ([]Chunk, *apierror.Error) 
 		default:
 			return true
 		}
+
 		known, m.complete = true, number == d.dialect.complete.field
 		inner, _ := protowire.ConsumeBytes(value)
 		return d.readMessage(&m, inner, fields)
 	})
+
 	if !ok {
 		return chunks, notProtobuf()
 	}
@@ -172,6 +176,7 @@ func notProtobuf() *apierror.Error { return unreadable("a message is not the eng
 func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) bool {
 	from := len(d.ids)
 	d.logprobs.next()
+
 	ok := readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
 		ok = true
 		switch number {
@@ -192,6 +197,8 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 		}
 		return ok
 	})
+
+	// Full: what is appended later for another message must not change these.
 	m.ids = d.ids[from:len(d.ids):len(d.ids)]
 	return ok
 }
@@ -259,6 +266,8 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 	if f.fault != "" {
 		return nil, nil, false
 	}
+
+	// Most pieces have whole messages, which are not copied.
 	if len(f.pending) == 0 {
 		size, known := f.size(p)
 		if known && len(p) >= size {
@@ -267,6 +276,8 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 		f.buffer(p)
 		return nil, nil, false
 	}
+
+	// The length comes first: no more is copied than belongs to this message.
 	if missing := framePrefix - len(f.pending); missing > 0 {
 		n := min(missing, len(p))
 		f.buffer(p[:n])
@@ -276,11 +287,13 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 	if !known {
 		return nil, nil, false
 	}
+
 	n := min(size-len(f.pending), len(p))
 	f.buffer(p[:n])
 	if len(f.pending) < size {
 		return nil, nil, false
 	}
+
 	m = f.pending[framePrefix:]
 	if f.pending = f.pending[:0]; size > keepLine {
 		f.pending = nil

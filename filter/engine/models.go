@@ -41,11 +41,13 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	if err := statusError(trailer); err != nil {
 		return m, err
 	}
+
 	var f frames
 	b, rest, ok := f.next(body)
 	if !ok || len(rest) > 0 {
 		return m, unreadable("it is not one message")
 	}
+
 	var path string
 	ok = readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		switch {
@@ -61,6 +63,7 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 		}
 		return true
 	})
+
 	if m.ID == "" {
 		m.ID = path
 	}

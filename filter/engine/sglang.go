@@ -25,6 +25,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if err := validate(r); err != nil {
 		return nil, err
 	}
+
 	o := newBody(r)
 	o.text("rid", r.ID)
 	o.ids("input_ids", r.Prompt)
@@ -35,6 +36,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	p.boolean("no_stop_trim", true)
 	p.text("structural_tag", structuralTag(r))
 	o.b = p.end()
+
 	o.boolean("stream", true)
 	o.bootstrap(r)
 	if r.Logprobs {
@@ -43,6 +45,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		o.integer("top_logprobs_num", r.TopLogprobs)
 	}
 	o.scheduling(r)
+
 	return o.request("/generate", ""), nil
 }
 
@@ -118,6 +121,7 @@ func (d *sglangDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.E
 			}
 		}
 	}
+
 	if !s.whole() || e.ids == nil {
 		return chunks, unreadable("an event is not SGLang's")
 	}
@@ -131,6 +135,7 @@ func (e *sglangEvent) readMeta(s *scanner) {
 	if !s.enter('{') {
 		return
 	}
+
 	for s.more('}') {
 		switch string(s.key()) {
 		case "finish_reason":
@@ -161,11 +166,13 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	if err != nil {
 		return chunks, err
 	}
+
 	choice := &d.choices[e.index]
 	if choice.seen == 0 && len(ids) > 0 {
 		choice.first = ids[0]
 	}
 	choice.seen += fresh
+
 	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
 	if d.logprobs.requested && fresh > 0 {
 		d.logprobs.next()
@@ -174,6 +181,8 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 			return chunks, err
 		}
 	}
+
+	// Every event has the counts and the version. They do not change.
 	if !d.started {
 		d.started = true
 		d.usage.CachedTokens = e.cached
@@ -183,6 +192,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 		}
 		c.Fingerprint = d.version
 	}
+
 	if finish != FinishNone {
 		d.finish(e.index)
 	}
@@ -223,6 +233,8 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	if len(raw) == 0 || raw[0] == 'n' {
 		return FinishNone, nil
 	}
+
+	// Older versions have the kind alone, as a text.
 	var kind, message []byte
 	status := Unknown
 	s := scanner{b: raw}
@@ -245,6 +257,7 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	if s.bad {
 		return FinishNone, unreadable("a finish reason is not SGLang's")
 	}
+
 	switch string(kind) {
 	case `"length"`:
 		return FinishLength, nil

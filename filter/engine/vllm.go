@@ -27,6 +27,7 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if err := validate(r); err != nil {
 		return nil, err
 	}
+
 	o := newBody(r)
 	o.text("model", r.Model)
 	o.ids("prompt", r.Prompt)
@@ -68,8 +69,9 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 	var fingerprint []byte
 	var hasUsage bool
 	from := len(chunks)
-	s := scanner{b: data}
 	known := false
+
+	s := scanner{b: data}
 	if s.enter('{') {
 		for s.more('}') {
 			switch string(s.key()) {
@@ -90,9 +92,12 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 			}
 		}
 	}
+
 	if !s.whole() || !known {
 		return chunks[:from], unreadable("an event is not vLLM's")
 	}
+
+	// The event of the usage has no choices: a chunk of the first one, without tokens, has it.
 	if hasUsage || len(fingerprint) > 2 {
 		if len(chunks) == from {
 			chunks = append(chunks, Chunk{})
@@ -122,6 +127,7 @@ func (d *vllmDecoder) choices(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Er
 func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	var ids, reason, logprobs []byte
 	index := 0
+
 	if !s.enter('{') {
 		return chunks, unreadable("a choice is not an object")
 	}
@@ -139,12 +145,14 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 			s.skip()
 		}
 	}
+
 	if s.bad {
 		return chunks, nil // the caller reports the error
 	}
 	if ok, err := d.isOpen(index); !ok {
 		return chunks, err
 	}
+
 	finish, err := vllmFinish(reason)
 	if err != nil {
 		return chunks, err
@@ -152,6 +160,7 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	if len(ids) == 0 || ids[0] != '[' { // null if vLLM does not support return_token_ids
 		return chunks, unreadable("it has no token_ids. The engine's operator has to update vLLM")
 	}
+
 	c := Chunk{Index: index, Finish: finish}
 	if c.Tokens, err = d.parseIDs(ids); err != nil {
 		return chunks, err
@@ -163,6 +172,7 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 			return chunks, err
 		}
 	}
+
 	if finish != FinishNone {
 		d.finish(index)
 	}

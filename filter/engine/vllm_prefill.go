@@ -17,7 +17,8 @@ func (kvTransfer) UsesBootstrapRoom() bool { return false }
 
 // prefillParams are the kv_transfer_params of a prefill request. With them the
 // engine keeps the KV cache until a decode engine has fetched it.
-const prefillParams = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+const prefillParams = `{"do_remote_decode":true,"do_remote_prefill":false,` +
+	`"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
 func (kvTransfer) PrefillRequest(r *Request, _ *Bootstrap) (*Request, *apierror.Error) {
 	prefill := *r
@@ -59,7 +60,8 @@ func (o *object) kvTransferParams(r *Request) {
 // missingTransfer returns the error for a prefill reply without the location of
 // the prompt's KV cache.
 func missingTransfer() *apierror.Error {
-	return badGateway("The prefill engine returned no kv_transfer_params. The engine's operator has to start it with --kv-transfer-config.")
+	return badGateway("The prefill engine returned no kv_transfer_params. " +
+		"The engine's operator has to start it with --kv-transfer-config.")
 }
 
 // objectReader reads a prefill reply that is one JSON object.
@@ -75,6 +77,7 @@ func (r *objectReader) End(func(string) string) (*KVTransfer, *apierror.Error) {
 	d.usage.CachedTokens = Unknown
 	var params []byte
 	aborted := false
+
 	s := scanner{b: r.body}
 	if s.enter('{') {
 		for s.more('}') {
@@ -92,6 +95,7 @@ func (r *objectReader) End(func(string) string) (*KVTransfer, *apierror.Error) {
 			}
 		}
 	}
+
 	if !s.whole() {
 		return nil, unreadable("the reply to a prefill request is not vLLM's")
 	}
