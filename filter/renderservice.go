@@ -54,12 +54,12 @@ func NewRenderService(
 	if err != nil {
 		return nil, err
 	}
+
 	stateless := newStateless(cfg, sealer)
+	renderer := harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes))
 	return render.NewServer(&render.ServerOptions{
 		Endpoints: slices.Concat(render.Rendering(stateless), render.Endpoints(render.Options{Stateless: stateless})),
-		Turns: newTurnEnv(
-			cfg, o, nil, &generation{renderer: harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes))},
-		),
+		Turns:     newTurnEnv(cfg, o, nil, &generation{renderer: renderer}),
 		Model: func(name string) *turn.Model {
 			m, ok := cfg.Model(cmp.Or(name, anyModel))
 			if !ok && name != "" {
@@ -67,8 +67,10 @@ func NewRenderService(
 			}
 			return cfg.TurnModel(&m, m.ContextLength, "")
 		},
-		MaxBodyBytes: cfg.Limits.MaxBodyBytes, MaxInflightBytes: cfg.Limits.MaxInflightBytes,
-		Timeout: renderTimeout, Observe: observe,
+		MaxBodyBytes:     cfg.Limits.MaxBodyBytes,
+		MaxInflightBytes: cfg.Limits.MaxInflightBytes,
+		Timeout:          renderTimeout,
+		Observe:          observe,
 	}), nil
 }
 

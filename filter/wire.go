@@ -110,9 +110,13 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		owner:     o.NewID(""),
 	}
 	s.seals = newSealing(metrics)
-	if s.telemetry.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}); err != nil {
+
+	otel := telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}
+	if s.telemetry.OTel, err = telemetry.NewOTel(otel); err != nil {
 		return nil, fmt.Errorf("make the metrics of OpenTelemetry: %w", err)
 	}
+
+	// The parts come first: a configuration that is wrong is said without waiting for the store.
 	none := &generation{cfg: cfg}
 	p, err := newParts(cfg, none, o.Random, s.seals)
 	if err != nil {
@@ -124,6 +128,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if s.records, err = openRecords(cfg, s.o, metrics.Recorded); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
+
 	s.current.Store(s.newGeneration(cfg, &p, none))
 	return s, nil
 }
@@ -177,9 +182,13 @@ func (s *Server) Close(ctx context.Context) error {
 	g := s.current.Load()
 	s.Drain()
 	g.background.Close(ctx)
+
+	// What is left stores how replies have ended. The store is closed after it, and so are the
+	// connections that it may use.
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), restTimeout)
 	defer cancel()
 	s.workers.Wait(rest)
+
 	if g.client != nil {
 		g.client.Close()
 	}
@@ -221,14 +230,19 @@ func Check(cfg *config.Config) error {
 func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
+
 	opened, err := store.Open(ctx, cfg.StoreURL, store.Options{
-		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: cfg.Responses.StoreBytes,
-		TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: cfg.Limits.KeptReasoningBytes,
-		Now: s.o.Now, CountDropped: metrics.CountDropped,
+		ResponseTTL:   cfg.Responses.StoreTTL.Duration,
+		ResponseBytes: cfg.Responses.StoreBytes,
+		TextTTL:       cfg.Limits.KeptReasoningTTL.Duration,
+		TextBytes:     cfg.Limits.KeptReasoningBytes,
+		Now:           s.o.Now,
+		CountDropped:  metrics.CountDropped,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)
 	}
+
 	system := store.System(cfg.StoreURL)
 	if system != "" {
 		opened = store.Guard(opened, store.GuardOptions{Now: s.o.Now, Changed: func(hangs bool) {
@@ -240,6 +254,8 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 			}
 		}})
 	}
+
+	// The guard is inside: what it refuses is observed and recorded too.
 	return record.Store(telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel)), nil
 }
 
@@ -273,7 +289,7 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 	limits := turn.DefaultLimits()
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
-	// There is never room for more
+	// There is never memory for more.
 	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes))
 	env := &turn.Env{
 		Renderer: g.renderer,

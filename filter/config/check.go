@@ -60,6 +60,7 @@ func (c *Config) checkModels() (errs []error) {
 				"harmony_models[%d]: must not be empty: it would match every model or none", i))
 		}
 	}
+
 	if c.ModelDefaults.Match != "" {
 		errs = append(errs, errors.New("model_defaults.match: has no meaning here; move the entry to models"))
 	}
@@ -69,6 +70,7 @@ func (c *Config) checkModels() (errs []error) {
 		errs = append(errs, c.checkMatch(i, path+".match")...)
 		errs = append(errs, m.check(path)...)
 	}
+
 	for i, b := range c.ReasoningBudgets {
 		errs = append(errs, atLeast(fmt.Sprintf("reasoning_budgets[%d].tokens", i), b.Tokens, 1)...)
 	}
@@ -110,21 +112,19 @@ func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 
 func (m Model) check(path string) (errs []error) {
 	if m.Effort != "" {
-		errs = append(errs, oneOf(
-			path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium),
-			string(harmony.EffortHigh),
-		)...)
+		errs = append(errs, oneOf(path+".effort", m.Effort,
+			string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
 	}
 	if m.ToolArguments != "" {
-		errs = append(errs, oneOf(
-			path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry,
-		)...)
+		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments,
+			turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
 	}
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf(
 			"%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072",
 			path))
 	}
+
 	_, prices := m.Prices.parse(path + ".prices")
 	r := &m.Reasoning
 	return slices.Concat(errs, prices,
@@ -145,11 +145,14 @@ func (c *Config) checkEngines() (errs []error) {
 		errs = append(errs, errors.New(
 			"engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
 	}
+
 	names := make([]string, 0, len(c.Engines))
 	for i := range c.Engines {
 		e := &c.Engines[i]
 		path := fmt.Sprintf("engines[%d]", i)
 		errs = append(errs, oneOf(path+".kind", e.Kind, engine.Kinds()...)...)
+
+		// The name of most engines is left out. It is set here, so that two of a kind are found.
 		if e.Name == "" {
 			e.Name = e.Kind
 		}
@@ -161,6 +164,7 @@ func (c *Config) checkEngines() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
 		}
 		names = append(names, e.Name)
+
 		if e.EndpointPicker != "" {
 			if err := checkURL(e.EndpointPicker); err != nil {
 				errs = append(errs, fmt.Errorf("%s.endpoint_picker: %w", path, err))
@@ -174,6 +178,8 @@ func (c *Config) checkEngines() (errs []error) {
 		errs = append(errs, e.checkHealth(path)...)
 		errs = append(errs, e.checkPrefill(path)...)
 	}
+
+	// Now all names are known.
 	for _, e := range c.Engines {
 		if len(e.Prefill) > 0 && slices.Contains(names, e.PrefillName()) {
 			errs = append(errs, fmt.Errorf(
@@ -209,12 +215,14 @@ func (e *Engine) checkPrefill(path string) (errs []error) {
 	if len(e.Prefill) == 0 {
 		return nil
 	}
+
 	room, ok := engine.Disaggregates(e.Kind)
 	if !ok {
 		return []error{fmt.Errorf(
 			"%s.prefill: %s takes no prefill endpoints; those that do are %s",
 			path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
 	}
+
 	for j, p := range e.Prefill {
 		if err := checkURL(p.URL); err != nil {
 			errs = append(errs, fmt.Errorf("%s.prefill[%d].url: %w", path, j, err))
@@ -266,15 +274,12 @@ func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
 	errs = append(errs, oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)...)
 	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
-	errs = append(
-		errs,
-		oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...,
-	)
-	errs = append(
-		errs,
-		oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...,
-	)
+	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields,
+		turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
+	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents,
+		ReasoningEventsOpenAI, ReasoningEventsOpen)...)
 	errs = append(errs, c.Record.check()...)
+
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
 		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
@@ -282,9 +287,12 @@ func (c *Config) checkWords() (errs []error) {
 	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != turn.DateUTC && c.Date != turn.DateNone {
 		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
 	}
+
 	for i, name := range c.ReplyHeaders {
 		errs = append(errs, oneOf(fmt.Sprintf("reply_headers[%d]", i), name, header.Explanations()...)...)
 	}
+
+	// Two of these in one header would be read as each other.
 	headers := []struct{ key, name, example string }{
 		{"tenant_header", c.TenantHeader, "x-tenant"},
 		{"routing.prefix_header", c.Routing.PrefixHeader, "x-harmony-prefix"},
@@ -302,6 +310,7 @@ func (c *Config) checkWords() (errs []error) {
 		}
 		names = append(names, h.name)
 	}
+
 	if !headerName.MatchString(c.KeyHeader) {
 		errs = append(errs, fmt.Errorf("key_header: %q is no lower-case header name, such as x-api-key", c.KeyHeader))
 	}
@@ -311,6 +320,7 @@ func (c *Config) checkWords() (errs []error) {
 				"routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))
 		}
 	}
+
 	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
 		errs = append(errs, fmt.Errorf(
 			"routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))

@@ -443,13 +443,17 @@ func Defaults() *Config {
 		Date:            turn.DateUTC,
 		ReasoningFields: turn.ReasoningBoth,
 		UnknownTools:    turn.UnknownToClient,
-		ReplyHeaders:    slices.DeleteFunc(header.Explanations(), func(name string) bool { return name == header.Upstream }),
+		ReplyHeaders: slices.DeleteFunc(header.Explanations(), func(name string) bool {
+			return name == header.Upstream // an address inside
+		}),
+
 		Routing: Routing{
 			PrefixHeader:  "x-harmony-prefix",
 			SessionHeader: "x-harmony-session",
 			SessionFrom:   slices.Clone(sessionHeaders),
 		},
 		LoopbackCoalescing: Duration{2 * time.Millisecond},
+
 		Responses: Responses{
 			StoreBytes:      256 << 20,
 			StoreTTL:        Duration{24 * time.Hour},
@@ -475,6 +479,7 @@ func Defaults() *Config {
 			KeptReasoningBytes:   64 << 20,
 			KeptReasoningTTL:     Duration{time.Hour},
 		},
+
 		Tools:    defaultTools(),
 		StoreURL: "memory:",
 		Log:      Log{Level: "info", Format: LogFormatJSON},
@@ -484,6 +489,7 @@ func Defaults() *Config {
 			FolderBytes:    1 << 30,
 			FolderAge:      Duration{7 * 24 * time.Hour},
 		},
+
 		Listen:         "127.0.0.1:9002",
 		ReloadInterval: Duration{5 * time.Second},
 		DrainDelay:     Duration{3 * time.Second},
@@ -550,6 +556,8 @@ func (m Model) over(d Model) Model {
 			*f.field = f.fallback
 		}
 	}
+
+	// 0 is not written, for all of these: a model cannot switch off what the defaults switch on.
 	for _, f := range []struct {
 		field    *int
 		fallback int

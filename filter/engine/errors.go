@@ -68,7 +68,7 @@ func readFailure(body []byte) failure {
 		return failure{text: strings.TrimSpace(string(body[:min(len(body), 400)]))}
 	}
 
-	// vLLM and llama.cpp have {"error":{…}}, SGLang and older vLLMs the members alone.
+	// vLLM and llama.cpp have {"error":{…}}, SGLang has the members alone.
 	root := gjson.ParseBytes(body)
 	object := root
 	if e := root.Get("error"); e.IsObject() {

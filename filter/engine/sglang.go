@@ -234,7 +234,7 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 		return FinishNone, nil
 	}
 
-	// Older versions have the kind alone, as a text.
+	// A kind alone, without an object around it, is taken too.
 	var kind, message []byte
 	status := Unknown
 	s := scanner{b: raw}

@@ -49,10 +49,13 @@ func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query u
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
+	// The list is put together: that the client has the upstream's part says nothing of it.
 	head := r.Header.Clone()
 	for _, name := range conditional {
 		head.Del(name)
 	}
+
 	status, list, err := d.get(ctx, head, target)
 	var m upstreamModels
 	switch {
@@ -66,6 +69,7 @@ func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query u
 	default:
 		m.failed = true
 	}
+
 	if ctx.Err() == nil { // else the client has left
 		logChange(d.o.Log, "upstream", d.upstream, err)
 	}

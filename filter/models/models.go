@@ -125,6 +125,7 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 	if err != nil {
 		return api.Refused(apierror.Invalid("model", "The path %s is not percent-encoded.", r.Path))
 	}
+
 	all := d.collect(ctx, r, f.query(r.Query))
 	switch i := all.list.index(one); {
 	case all.upstreamAnswers:
@@ -139,6 +140,7 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 		return api.Refused(apierror.New(http.StatusServiceUnavailable, "models_unknown", "",
 			"No engine returns its models at the moment. Try again shortly."))
 	}
+
 	answer, rejected := f.list(&all.list, r.Query)
 	return api.Answered(answer, rejected)
 }
@@ -167,6 +169,9 @@ func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest, query url.V
 		asked.Go(func() { answers[i] = d.engineModels(ctx, e.Name) })
 	}
 	asked.Wait()
+
+	// The order counts: what the upstream says of a model is replaced by what the engine says
+	// that serves it, and neither is by what the configuration only names.
 	all := collected{incomplete: upstream.failed, upstreamAnswers: upstream.answers}
 	all.list.base = upstream.list
 	all.list.add(upstream.list.Get("data"))
@@ -174,6 +179,7 @@ func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest, query url.V
 		all.incomplete = all.incomplete || answers[i].err != nil
 		all.list.replace(answers[i].data, func(id string) bool { return serves(d.o.Config, e.Name, id) })
 	}
+
 	for _, name := range names(d.o.Config) {
 		all.list.put(name, d.configured(name), false)
 	}
@@ -205,11 +211,13 @@ func names(c *config.Config) []string {
 			names = append(names, name)
 		}
 	}
+
 	for _, entry := range c.HarmonyModels {
 		if name, ok := strings.CutPrefix(entry, "="); ok {
 			add(name)
 		}
 	}
+
 	for _, m := range append(slices.Clone(c.Models), c.ModelDefaults) {
 		name, whole := strings.CutPrefix(m.Match, "=")
 		at := cmp.Or(m.Engine, c.ModelDefaults.Engine, c.Engines[0].Name)
