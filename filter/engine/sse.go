@@ -106,7 +106,7 @@ func (e *eventLines) cutPromptIDs(from int) {
 	}
 }
 
-// drop returns what follows in p of the line behind the prompt's ids.
+// drop returns what follows in p of the line after the prompt's ids.
 func (e *eventLines) drop(p []byte) []byte {
 	end := flatEnd(p)
 	if end < 0 {

@@ -207,7 +207,7 @@ func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
 }
 
 // immediateResponse is a JSON body in place of what was to come. The details are for
-// %RESPONSE_CODE_DETAILS%, behind a prefix by which Envoy's local_reply_config
+// %RESPONSE_CODE_DETAILS%, after a prefix by which Envoy's local_reply_config
 // recognises the filter's replies.
 func immediateResponse(
 	status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header,

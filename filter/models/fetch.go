@@ -41,7 +41,7 @@ type upstreamModels struct {
 
 var errNoList = errors.New("the answer is not a list of models")
 
-// askUpstream asks the upstream for other models, behind the loopback listener:
+// askUpstream asks the upstream for other models, through the loopback listener:
 // with the client's own headers, its credentials among them, which the upstream may
 // reject. Other failures are no reason to withhold the models of the engines.
 func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query url.Values) upstreamModels {
