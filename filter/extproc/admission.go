@@ -15,7 +15,7 @@ const (
 	// out: that byte, and the slice that it is moved to when there are more.
 	inflatedOf = 2
 	// smallBytes is what a request may hold to count as small: a body of 64 KiB, with what
-	// is made of it. A part of the budget is for small requests only: one eighth.
+	// is made of it. A part of the memory budget is for small requests only: one eighth.
 	smallBytes = madeOf * (64 << 10)
 	smallPart  = 8
 	// leastRate is how fast a body has to arrive, in bytes a second, and slack is how
@@ -43,7 +43,7 @@ type memoryBudget struct {
 	held  *holdings
 }
 
-// newMemoryBudget is the budget of a configuration. What is held counts on in it.
+// newMemoryBudget is the memory budget of a configuration. What is held counts on in it.
 func newMemoryBudget(l *config.Limits, now func() time.Time, held *holdings) memoryBudget {
 	// Every request that is allowed fits
 	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes)))

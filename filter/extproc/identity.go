@@ -51,7 +51,7 @@ func tenantOf(h *corev3.HeaderMap, header string) string {
 // not known which one that is.
 //
 // Two different credentials are none. One of them nobody has checked: if it counted, a client
-// could have a new budget with each request.
+// could have a new quota with each request.
 func keyOf(h *corev3.HeaderMap, header string) string {
 	credentials := ""
 	for _, field := range h.GetHeaders() {

@@ -65,7 +65,7 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	return out, nil
 }
 
-// reserving is a reader that takes room for what it reads of the budget.
+// reserving is a reader that takes room for what it reads of the memory budget.
 type reserving struct {
 	r    io.Reader
 	take func(n int64) *apierror.Error

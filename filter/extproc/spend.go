@@ -20,13 +20,13 @@ func (s *Server) quota(p party, to *run.Target) *budget.Account {
 
 // reserveTokens reserves what the first model call of a request can use. A request without one
 // yet reserves before its first call.
-func (s *Server) reserveTokens(ctx context.Context, h *handled, tape *record.Tape) {
+func (s *Server) reserveTokens(ctx context.Context, h *handled, recording *record.Tape) {
 	r := h.outcome.Request
 	if h.quota == nil || r == nil || r.Engine() == nil {
 		return
 	}
 	if err := h.quota.Reserve(ctx, budget.Usage{}, run.BudgetCall(r.Engine())); err != nil {
-		tape.Failed(err)
+		recording.Failed(err)
 		s.drop(h)
 		h.outcome = api.Refused(err)
 	}

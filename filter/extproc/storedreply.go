@@ -103,7 +103,7 @@ func (r *storedReply) giveWay(err *apierror.Error) error {
 const largeAnswer = 1 << 20
 
 // wholeAnswer is a JSON object that is sent as a stored stream is. It is an
-// api.Follower. Its bytes are taken of the budget already.
+// api.Follower. Its bytes are taken of the memory budget already.
 type wholeAnswer struct{ body []byte }
 
 // Next returns the whole object.
