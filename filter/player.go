@@ -49,10 +49,12 @@ func NewPlayer(cfg *config.Config, o Options) (*replay.Player, error) {
 	recorded := record.Store(empty)
 	g := &generation{cfg: cfg, renderer: harmony.NewRenderer()}
 	if n := cfg.Limits.DiagnosisBytes; n > 0 {
-		g.prompts = diagnosis.NewPrompts(n) // what is found comes from the records
+		// What is found comes from the records.
+		g.prompts = diagnosis.NewPrompts(n)
 	}
 	if cfg.Loopback != "" {
-		g.client = &loopback.Client{} // is not used: the API has tools where there is one
+		// It is not used: the API has tools where there is one.
+		g.client = &loopback.Client{}
 	}
 
 	options, err := cfg.Tools.Options(os.LookupEnv)

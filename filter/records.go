@@ -71,7 +71,8 @@ func (r *records) close() {
 
 // recordedConfig adds to records what they have of the configuration.
 func recordedConfig(cfg *config.Config, version string) func(r *record.Record) {
-	shown, err := cfg.YAML() // cannot fail for a configuration that was read
+	// Cannot fail for a configuration that was read.
+	shown, err := cfg.YAML()
 	text := string(shown)
 	if err != nil {
 		text = ""

@@ -177,7 +177,8 @@ func (s *Server) Abort() { s.current.Load().extproc.Abort() }
 // ext_proc streams must have ended before.
 func (s *Server) Close(ctx context.Context) error {
 	s.apply.Lock()
-	s.closed = true // no other generation begins
+	// No other generation begins.
+	s.closed = true
 	s.apply.Unlock()
 	g := s.current.Load()
 	s.Drain()
@@ -315,7 +316,8 @@ type sealing struct {
 
 func newSealing(m *telemetry.Metrics) sealing {
 	s := sealing{key: make([]byte, config.SealKeyBytes), unopened: m.ContentUnopened}
-	_, _ = rand.Read(s.key) // never fails: see crypto/rand
+	// Never fails: see crypto/rand.
+	_, _ = rand.Read(s.key)
 	return s
 }
 
@@ -362,13 +364,15 @@ func newMessages(cfg *config.Config, g *generation, sealer *seal.Sealer) *messag
 // randomID is prefix and 128 random bits in hex.
 func randomID(prefix string) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	// Never fails: see crypto/rand.
+	_, _ = rand.Read(b[:])
 	return prefix + hex.EncodeToString(b[:])
 }
 
 // randomBits are 64 random bits.
 func randomBits() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	// Never fails: see crypto/rand.
+	_, _ = rand.Read(b[:])
 	return binary.BigEndian.Uint64(b[:])
 }

@@ -22,7 +22,8 @@ import (
 // value, leave it as it is; a list is set as a whole. An error names every key at
 // fault by its path, which begins with path.
 func readYAML(text []byte, v any, path string) error {
-	text, err := yaml.YAMLToJSONStrict(text) // an error if a key is repeated
+	// An error if a key is repeated.
+	text, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errYAML, err)
 	}

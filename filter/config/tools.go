@@ -342,7 +342,8 @@ func (s *ToolServer) checkProcess(bad func(key, format string, args ...any)) {
 func (s *ToolServer) checkRemote(bad func(key, format string, args ...any)) {
 	switch u, err := url.Parse(s.URL); {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		bad("url", "write it as https://host/path") // its query may hold a secret
+		// Its query may hold a secret.
+		bad("url", "write it as https://host/path")
 	case u.User != nil:
 		bad("url", "must not have a user or a password; use headers")
 	case u.Fragment != "":

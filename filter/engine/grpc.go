@@ -162,7 +162,8 @@ func (d *grpcDecoder) read(b []byte, chunks []Chunk) ([]Chunk, *apierror.Error) 
 		return chunks, notProtobuf()
 	}
 	if !known {
-		return chunks, nil // a message that only newer engines send
+		// A message that only newer engines send.
+		return chunks, nil
 	}
 	if ok, err := d.isOpen(m.index); !ok {
 		return chunks, err
@@ -217,7 +218,8 @@ func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *a
 	c := Chunk{Index: m.index, Tokens: m.ids}
 	var err *apierror.Error
 	if m.complete {
-		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):] // the ids before have been returned already
+		// A Complete repeats ids: those before have been returned already.
+		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):]
 		if c.Finish, err = grpcFinish(m.finish); err != nil {
 			return chunks, err
 		}

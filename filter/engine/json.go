@@ -36,7 +36,8 @@ func (s *scanner) more(end byte) bool {
 	if s.bad {
 		return false
 	}
-	first := s.b[s.i-1] == end-2 // in ASCII, the codes of { and [ are two less than those of } and ]
+	// In ASCII, the codes of { and [ are two less than those of } and ].
+	first := s.b[s.i-1] == end-2
 	s.space()
 	switch c := s.peek(); {
 	case c == end:

@@ -62,7 +62,8 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.number("frequency_penalty", or(r.FrequencyPenalty, 0))
 	o.number("presence_penalty", or(r.PresencePenalty, 0))
 	o.number("repeat_penalty", or(r.RepetitionPenalty, 1))
-	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens) // all of them; newer servers do not accept -1
+	// All tokens count. Newer servers do not accept -1 for that.
+	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens)
 	o.integer("seed", llamacppSeed(r.Seed))
 
 	if len(r.LogitBias) > 0 {
@@ -71,7 +72,8 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	}
 	o.name("stop")
 	o.b = append(o.b, "[]"...)
-	o.boolean("ignore_eos", r.MinTokens > 0) // forbids all tokens that end a generation
+	// This forbids all tokens that end a generation.
+	o.boolean("ignore_eos", r.MinTokens > 0)
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)

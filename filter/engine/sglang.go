@@ -41,7 +41,8 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.bootstrap(r)
 	if r.Logprobs {
 		o.boolean("return_logprob", true)
-		o.integer("logprob_start_len", -1) // no log probabilities of the prompt
+		// No log probabilities of the prompt.
+		o.integer("logprob_start_len", -1)
 		o.integer("top_logprobs_num", r.TopLogprobs)
 	}
 	o.scheduling(r)

@@ -34,11 +34,13 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.sampling(r)
 	o.limits(r, "max_tokens", "min_tokens", "seed")
 	o.streaming(r)
-	o.boolean("return_token_ids", !r.unstreamed()) // the ids of a prefill reply are not used
+	// The ids of a prefill reply are not used.
+	o.boolean("return_token_ids", !r.unstreamed())
 	o.kvTransferParams(r)
 	if r.Logprobs {
 		o.integer("logprobs", r.atLeastOne())
-		o.boolean("return_tokens_as_token_ids", true) // needed because several tokens can have the same text
+		// Needed because several tokens can have the same text.
+		o.boolean("return_tokens_as_token_ids", true)
 	}
 	o.structuredOutputs(r)
 	o.scheduling(r)
@@ -147,7 +149,8 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	}
 
 	if s.bad {
-		return chunks, nil // the caller reports the error
+		// The caller reports the error.
+		return chunks, nil
 	}
 	if ok, err := d.isOpen(index); !ok {
 		return chunks, err

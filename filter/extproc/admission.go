@@ -230,7 +230,8 @@ func (h *holdings) victim(s *memoryShare, n int64, now time.Time, own bool) (*me
 			stalled = c
 		}
 		if c.phase != shareArriving {
-			continue // its client reads: that it holds much is no reason
+			// Its client reads: that it holds much is no reason.
+			continue
 		}
 		heavier := largest == nil || h.weight(c) > h.weight(largest)
 		if heavier || h.weight(c) == h.weight(largest) && c.bytes > largest.bytes {

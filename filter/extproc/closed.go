@@ -25,7 +25,8 @@ func (s *Server) closed(r *clientRequest) (*api.Endpoint, *apierror.Error) {
 	case family == nil || r.method == http.MethodOptions || cfg.Routing.Opens(r.path):
 		return nil, nil
 	case cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0:
-		return family, s.checkTenant(r) // the upstream has the same API
+		// The upstream has the same API.
+		return family, s.checkTenant(r)
 	case len(methods) == 0:
 		return family, apierror.New(http.StatusNotFound, "", "", "There is no such path. Check the URL.")
 	}

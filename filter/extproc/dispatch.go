@@ -251,7 +251,8 @@ func (x *exchange) takeRequest(h *handled) {
 // it is queued, or with its stream.
 func (x *exchange) takeQueued(h *handled) {
 	x.kind = telemetry.Queued
-	x.metadata.request = func() metadataFields { return h.metadata } // the request is its maker's now
+	// The request is its maker's now.
+	x.metadata.request = func() metadataFields { return h.metadata }
 	if b := h.outcome.Request.(api.BackgroundRequest); b.Follows() {
 		x.request.release()
 		x.replyFrom(b.Follow())
@@ -391,7 +392,8 @@ func removedBut(keep ...string) []string {
 // those removed. It takes set over.
 func sentOn(set []engine.Header, removed []string) *extprocv3.ProcessingResponse {
 	var m mutation
-	m.m.RemoveHeaders = slices.Clip(removed) // shared by all requests: what is appended is copied
+	// Shared by all requests: what is appended is copied.
+	m.m.RemoveHeaders = slices.Clip(removed)
 	for _, h := range set {
 		if h.Value == "" {
 			m.remove(h.Name)

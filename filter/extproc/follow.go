@@ -72,7 +72,8 @@ func (s *Server) follow(ctx context.Context, f *followed, deliver func(storedEve
 			f.share.goesOn(maxPiece)
 		}
 
-		f.share.release() // Envoy has the last piece, or soon will
+		// Envoy has the last piece, or soon will.
+		f.share.release()
 		if !deliver(e) || e.end || e.err != nil || !s.wait(ctx, f) {
 			return
 		}

@@ -52,7 +52,8 @@ func (s *modelScan) feed(p []byte) {
 // how many it took. It looks for quotes only: most of a body is strings, and a quote is
 // escaped if an odd number of backslashes precedes it.
 func (s *modelScan) inside(p []byte) int {
-	from := 0 // after the escaped byte that p begins with
+	// After the escaped byte that p begins with.
+	from := 0
 	if s.escape {
 		s.escape, from = false, 1
 	}

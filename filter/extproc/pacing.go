@@ -102,7 +102,8 @@ func (p *pacer) begin(to *sender, m *metadata) {
 	head := sentOn([]engine.Header{{Name: header.Engine, Value: header.PacingRoute}}, removedForPacing)
 	m.begin(head)
 	to.add(head)
-	p.mark(to) // Envoy sends the headers with the first bytes of the body
+	// Envoy sends the headers with the first bytes of the body.
+	p.mark(to)
 }
 
 // paces reports whether Envoy has the route for marks. ctx is that of its stream.

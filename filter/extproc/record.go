@@ -33,8 +33,11 @@ func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
 // newRecord is what is known of an exchange before its endpoint handles it.
 func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 	q, t := &x.request, &x.target
+
 	rec := record.Record{
-		ID: q.id, Tenant: q.tenant, Started: x.runner.Record.Started,
+		ID:      q.id,
+		Tenant:  q.tenant,
+		Started: x.runner.Record.Started,
 		Request: record.Request{
 			Method: q.method,
 			Path:   record.Path(q.path, q.query),
@@ -56,6 +59,7 @@ func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 			Continuations: s.o.Env.Limits.Continuations,
 		},
 	}
+
 	if t.Dialect != nil {
 		rec.Target.Kind = t.Dialect.Kind()
 	}

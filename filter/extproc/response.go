@@ -34,7 +34,8 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 		return
 	}
 
-	x.runner.Timers.Clear(run.TimerBody) // Envoy may answer by itself while the body is still arriving
+	// Envoy may answer by itself while the body is still arriving.
+	x.runner.Timers.Clear(run.TimerBody)
 	headers := h.GetHeaders()
 	status := parseStatus(headerOf(headers, ":status"))
 	if x.pace.answered(status) {
@@ -58,7 +59,8 @@ func (x *exchange) localReply(status int) {
 		r.Cancel()
 	}
 	if x.headersSent {
-		x.runner.Record.Failed(err) // nothing can be said in band any more
+		// Nothing can be said in band any more.
+		x.runner.Record.Failed(err)
 		x.runner.Stop()
 		x.runner.Timers.ClearAll()
 	} else {

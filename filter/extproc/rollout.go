@@ -110,7 +110,8 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 		if err == nil && !stored {
 			return api.Elsewhere(notStored(response))
 		}
-		return handle(ctx, r) // which reports that the store fails
+		// The endpoint reports that the store fails.
+		return handle(ctx, r)
 	}
 }
 

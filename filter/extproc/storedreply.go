@@ -53,7 +53,8 @@ func (r *storedReply) take(e *storedEvents) {
 	r.waits, r.cut = true, e.more
 	over := e.end || e.err != nil
 	if len(e.sse) == 0 && !over {
-		x.keepPace() // nothing new within one wait: the next one begins
+		// Nothing new within one wait: the next one begins.
+		x.keepPace()
 		return
 	}
 

@@ -263,6 +263,8 @@ func (a *prefillAnswer) take(e run.Event) bool {
 			a.rejection.take(e.Body)
 			break
 		}
+
+		// The reader keeps the answer as a whole: its size is bounded here.
 		if a.size += len(e.Body); a.size > maxPrefillAnswer {
 			a.err = apierror.New(http.StatusBadGateway, "", "",
 				"The engine's answer to the prefill request is longer than %d bytes. Send the request again.",

@@ -77,7 +77,8 @@ func (d *Directory) Close() { d.fetching.Wait() }
 // length of the engine's Harmony models if they agree: engines that serve one model
 // accept any name for it.
 func (d *Directory) ContextLength(m *config.Model) int {
-	e, known := d.engines[m.Engine] // an endpoint without a model has no engine
+	// An endpoint without a model has no engine.
+	e, known := d.engines[m.Engine]
 	if m.ContextLength > 0 || !known {
 		return m.ContextLength
 	}

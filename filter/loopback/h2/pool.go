@@ -102,7 +102,8 @@ func (p *Pool) connect(ctx context.Context) error {
 	if d == nil {
 		d = &dialing{done: make(chan struct{})}
 		p.dialing = d
-		go p.make(d) // also for others: it does not end with this request
+		// Also for others: it does not end with this request.
+		go p.make(d)
 	}
 	p.mu.Unlock()
 

@@ -75,7 +75,8 @@ func newQuiet(c net.Conn) (s socket, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	_ = c.Close() // the file is a copy, of which the runtime's poller knows nothing
+	// The file is a copy, of which the runtime's poller knows nothing.
+	_ = c.Close()
 
 	q := &quiet{file: file, fd: int(file.Fd())}
 	if err = syscall.SetNonblock(q.fd, true); err == nil {

@@ -200,7 +200,8 @@ func (s *session) take(p []byte, limit int) []byte {
 		s.uploads = s.uploads[1:]
 		n := min(len(st.rest), st.allowed, s.allowed, maxFrame)
 		if st.sending = n > 0 && n < len(st.rest); n <= 0 {
-			continue // until the peer opens its window, or it has ended
+			// Until the peer opens its window, or it has ended.
+			continue
 		}
 
 		flags := byte(0)
@@ -258,7 +259,8 @@ func (s *session) forget(st *Stream) {
 	s.answered(st)
 	st.rest = nil
 	if s.retired && len(s.streams) == 0 {
-		s.wake() // the connection is not needed any more
+		// The connection is not needed any more.
+		s.wake()
 	}
 }
 
