@@ -73,6 +73,8 @@ func (c *Config) Budgets() []budget.Budget {
 	budgets := make([]budget.Budget, len(c.TokenBudgets))
 	for i := range c.TokenBudgets {
 		b := &c.TokenBudgets[i]
+
+		// A store that fails lets requests pass, unless the entry says otherwise.
 		budgets[i] = budget.Budget{
 			Name:   b.Name,
 			Tenant: slices.Contains(b.Per, PerTenant),
@@ -81,14 +83,17 @@ func (c *Config) Budgets() []budget.Budget {
 			Applies: func(s budget.Subject) bool {
 				return (b.Match == "" || matches(b.Match, s.Model)) && (b.Tenant == "" || b.Tenant == s.Tenant)
 			},
-			Tokens: b.Tokens, Window: b.Window.Duration,
+			Tokens: b.Tokens,
+			Window: b.Window.Duration,
 			Weights: budget.Weights{
 				Input:     weight(b.Weights.Input),
 				Cached:    weight(b.Weights.Cached),
 				Output:    weight(b.Weights.Output),
 				Reasoning: weight(b.Weights.Reasoning),
 			},
-			Reserve: b.ReserveTokens, End: b.OnExhausted == ExhaustedEnd, Open: b.OnStoreFailure != StoreFailureClosed,
+			Reserve: b.ReserveTokens,
+			End:     b.OnExhausted == ExhaustedEnd,
+			Open:    b.OnStoreFailure != StoreFailureClosed,
 		}
 	}
 	return budgets
@@ -125,6 +130,8 @@ func (p *Prices) parse(path string) (prices budget.Prices, errs []error) {
 			errs = append(errs, fmt.Errorf("%s.%s: %w", path, f.key, err))
 		}
 	}
+
+	// Without a price of its own, cached input costs what other input does.
 	if p.CachedInput == "" {
 		prices.Cached = prices.Input
 	}
@@ -187,6 +194,7 @@ func (b *TokenBudget) check(path string) (errs []error) {
 	if b.OnStoreFailure != "" {
 		errs = append(errs, oneOf(path+".on_store_failure", b.OnStoreFailure, StoreFailureOpen, StoreFailureClosed)...)
 	}
+
 	errs = append(errs, atLeast(path+".reserve_tokens", b.ReserveTokens, 0)...)
 	if b.OnExhausted == ExhaustedEnd && b.ReserveTokens == 0 {
 		errs = append(errs, errors.New(

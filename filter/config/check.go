@@ -345,16 +345,23 @@ func (c *Config) checkBounds() []error {
 		atLeast("limits.diagnosis_bytes", l.DiagnosisBytes, 0),
 		atLeast("limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0),
 		atLeast("limits.kept_reasoning_ttl", l.KeptReasoningTTL.Duration, time.Millisecond),
+
+		// Without these deadlines nothing ends a request: in full-duplex mode Envoy has none.
 		atLeast("limits.body_timeout", l.BodyTimeout.Duration, time.Millisecond),
 		atLeast("limits.first_token_timeout", l.FirstTokenTimeout.Duration, time.Millisecond),
 		atLeast("limits.idle_timeout", l.IdleTimeout.Duration, time.Millisecond),
 		atLeast("limits.total_timeout", l.TotalTimeout.Duration, time.Millisecond),
+
+		// 0 switches these off.
 		atLeast("limits.header_hold", l.HeaderHold.Duration, 0),
 		atLeast("limits.keep_alive", l.KeepAlive.Duration, 0),
+
 		atLeast("responses.store_bytes", r.StoreBytes, 0),
 		atLeast("responses.store_ttl", r.StoreTTL.Duration, time.Millisecond),
 		atLeast("responses.chain_cache_bytes", r.ChainCacheBytes, 0),
 		atLeast("responses.tool_timeout", r.ToolTimeout.Duration, time.Second),
+
+		// The largest message has to fit into what all of them may take.
 		atLeast("tools.max_sessions", t.MaxSessions, 1),
 		atLeast("tools.max_processes", t.MaxProcesses, 1),
 		atLeast("tools.max_listed", t.MaxListed, 1),
@@ -365,6 +372,7 @@ func (c *Config) checkBounds() []error {
 		atLeast("tools.list_timeout", t.ListTimeout.Duration, time.Millisecond),
 		atLeast("tools.call_timeout", t.CallTimeout.Duration, time.Millisecond),
 		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
+
 		atLeast("max_connection_age", c.MaxConnectionAge.Duration, 0),
 		atLeast("reload_interval", c.ReloadInterval.Duration, 0),
 		atLeast("loopback_coalescing", c.LoopbackCoalescing.Duration, 0),
@@ -427,7 +435,8 @@ func checkLoopback(loopback string) []error {
 		err != nil {
 		return []error{fmt.Errorf(
 			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
-				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody", loopback)}
+				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody",
+			loopback)}
 	}
 	return nil
 }

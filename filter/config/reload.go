@@ -60,6 +60,7 @@ var errTenantsJoined = errors.New(
 // configuration was made from c.
 func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	changed := c.Changed(next)
+
 	var errs []error
 	if c.TenantHeader != "" && next.TenantHeader == "" {
 		errs = append(errs, errTenantsJoined)

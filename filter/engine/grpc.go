@@ -57,6 +57,8 @@ func (d *grpcDialect) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 			return nil, err
 		}
 	}
+
+	// An id takes three bytes as a varint. The frame's length is known at the end.
 	m := message{make([]byte, framePrefix, 3*len(r.Prompt)+1024)}
 	d.encode(&m, r)
 	binary.BigEndian.PutUint32(m.b[1:], uint32(len(m.b)-framePrefix)) //nolint:gosec // bounded by the size of requests
@@ -229,6 +231,8 @@ func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *a
 		return chunks, err
 	}
 	d.seen[m.index] += len(c.Tokens)
+
+	// The counts are in every message. One chunk has them, the first.
 	if !d.usageSent {
 		d.usageSent = true
 		d.usage.CachedTokens = m.cached
@@ -243,6 +247,7 @@ func grpcFinish(reason []byte) (Finish, *apierror.Error) {
 	switch string(reason) {
 	case "length":
 		return FinishLength, nil
+	// Another engine can go on.
 	case "abort", "cancelled", "timeout":
 		return FinishAbort, nil
 	case "error":
@@ -353,17 +358,22 @@ func statusError(field func(name string) string) *apierror.Error {
 	if code == "" || code == "0" {
 		return nil
 	}
+
 	status, known := httpStatus[code]
 	if !known {
 		status = http.StatusInternalServerError
 	}
+
+	// gRPC percent-encodes the message. RESOURCE_EXHAUSTED means two things: that the engine has
+	// no room, and that the request is larger than the server's limit on messages.
 	message, err := url.PathUnescape(field("grpc-message"))
 	if err != nil {
 		message = ""
 	}
-	if code == "8" && strings.Contains(message, "larger than max") { // the server's limit on the size of a message
+	if code == "8" && strings.Contains(message, "larger than max") {
 		status = http.StatusRequestEntityTooLarge
 	}
+
 	return translate(failure{
 		status:     status,
 		message:    message,

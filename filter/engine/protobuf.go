@@ -56,7 +56,8 @@ func (m *message) prompt(field protowire.Number, ids []harmony.Token) {
 	const idsField = 2
 	size := packedSize(ids)
 	inner := protowire.SizeTag(idsField) + protowire.SizeBytes(size)
-	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(inner)) //nolint:gosec // a size
+	//nolint:gosec // a size
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(inner))
 	m.ids(idsField, ids)
 }
 

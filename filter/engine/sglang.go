@@ -205,6 +205,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 // the choice, as all later events do, or it is an abort, which repeats the last
 // ids.
 func (d *sglangDecoder) fresh(e *sglangEvent, finish Finish) int {
+	// Once an event has repeated ids, all later ones of its choice do.
 	c, count := &d.choices[e.index], countIDs(e.ids)
 	if !c.cumulative {
 		if e.completion == Unknown || count <= e.completion-c.seen && !d.repeatsAll(e, count) {
@@ -223,6 +224,8 @@ func (d *sglangDecoder) repeatsAll(e *sglangEvent, count int) bool {
 	if c.seen == 0 || count <= c.seen || count == e.completion-c.seen {
 		return false
 	}
+
+	// The first id of the choice at the beginning of the event says that all are there.
 	ids, err := d.parseIDs(e.ids)
 	return err == nil && ids[0] == c.first
 }
@@ -263,6 +266,7 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	case `"length"`:
 		return FinishLength, nil
 	case `"abort"`:
+		// Without a status the request was given up: another engine may go on.
 		if status == Unknown {
 			return FinishAbort, nil
 		}
@@ -283,6 +287,7 @@ func (l *logprobs) readSGLang(own, likeliest []byte, fresh int) {
 		l.tokens = append(l.tokens, token)
 		l.value(v)
 	})
+
 	s = scanner{b: likeliest}
 	if len(likeliest) == 0 {
 		return

@@ -70,6 +70,8 @@ func (s *stream) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	if string(data) == doneMark {
 		return chunks, s.end()
 	}
+
+	// Counts follow the last choice. What cannot be read there is not missed.
 	finished := s.open == 0
 	more, err := s.read(data, chunks)
 	if err != nil && finished {

@@ -202,6 +202,8 @@ func (d *vllmDecoder) readUsage(s *scanner) bool {
 	if !s.enter('{') {
 		return false
 	}
+
+	// vLLM reports cached tokens only if it runs with --enable-prompt-tokens-details.
 	d.usage.CachedTokens = Unknown
 	for s.more('}') {
 		if string(s.key()) == "prompt_tokens_details" {

@@ -21,6 +21,7 @@ const prefillParams = `{"do_remote_decode":true,"do_remote_prefill":false,` +
 	`"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
 func (kvTransfer) PrefillRequest(r *Request, _ *Bootstrap) (*Request, *apierror.Error) {
+	// The token is dropped: nothing that the request says of the output matters.
 	prefill := *r
 	prefill.N, prefill.MaxTokens, prefill.MinTokens = 1, 1, 1
 	prefill.Constraint, prefill.StopTokens, prefill.Whole, prefill.Logprobs = nil, nil, false, false

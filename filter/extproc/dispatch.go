@@ -132,6 +132,8 @@ func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *backgroun
 func (s *Server) queue(
 	ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest,
 ) *apierror.Error {
+	// What the engine's kind cannot do is said now: nobody waits for an error of a response that
+	// is made later.
 	if request := b.Engine(); request != nil && s.o.Client != nil {
 		if _, err := r.Target.Dialect.Encode(request); err != nil {
 			return err
@@ -142,6 +144,8 @@ func (s *Server) queue(
 	if err != nil {
 		return err
 	}
+
+	// The response outlives this request, and so does the memory that it takes.
 	h.share = h.share.move()
 	_ = h.share.keep(kept(b)) // the body is not needed any more
 	r.Reserve, r.Release = h.share.takeBytes, h.share.close
@@ -179,10 +183,13 @@ func notHandled() *apierror.Error {
 
 // takeOutcome takes what the endpoint has made of the request.
 func (x *exchange) takeOutcome(h *handled) {
-	if x.phase != phaseHandle { // it was answered otherwise
+	// A deadline, the drain or Envoy itself has answered since. What the endpoint has locked and
+	// reserved is returned.
+	if x.phase != phaseHandle {
 		x.s.drop(h)
 		return
 	}
+
 	x.runner.Timers.Clear(run.TimerHandle)
 
 	// A request that continues what is stored here belongs to the filter, whatever the rest of

@@ -199,11 +199,14 @@ func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
 	for _, h := range header {
 		headers = append(headers, &corev3.HeaderValue{Key: h.Name, RawValue: []byte(h.Value)})
 	}
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{
+	local := &extprocv3.StreamedImmediateResponse{
 		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{
 			HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}},
 		},
-	}}}
+	}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: local},
+	}
 }
 
 // immediateResponse is a JSON body in place of what was to come. The details are for
@@ -218,12 +221,16 @@ func immediateResponse(
 		m.set(engine.Header{Name: "retry-after", Value: strconv.Itoa(int(s + 0.999))})
 	}
 	m.set(headers...)
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+
+	immediate := &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)}, //nolint:gosec // an HTTP status
 		Headers: &m.m,
 		Body:    body,
 		Details: "envoy_harmony_" + details,
-	}}}
+	}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: immediate},
+	}
 }
 
 // idHeader is the header, beside x-request-id, in which the endpoint's clients look for

@@ -15,7 +15,8 @@ func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
 	}
 
 	q := &x.request
-	recording := s.telemetry.Recorder.Begin(q.tenant, x.target.Model, q.asked, func() record.Record { return s.newRecord(x, r) })
+	begin := func() record.Record { return s.newRecord(x, r) }
+	recording := s.telemetry.Recorder.Begin(q.tenant, x.target.Model, q.asked, begin)
 	if recording == nil {
 		return
 	}

@@ -56,8 +56,9 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 func (x *exchange) localReply(status int) {
 	err := apierror.New(status, "", "", "The gateway ended the request: %s.", http.StatusText(status))
 	if r := x.runner.Run(); r != nil {
-		r.Cancel()
+		r.Cancel() // which stores what there is of the reply
 	}
+
 	if x.headersSent {
 		// Nothing can be said in band any more.
 		x.runner.Record.Failed(err)

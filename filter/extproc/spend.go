@@ -37,6 +37,7 @@ func (s *Server) returnTokens(a *budget.Account) {
 	if a == nil {
 		return
 	}
+	// The request has ended. The process waits for this at its own end.
 	s.o.Env.Workers.Go(func() {
 		if err := a.Settle(context.Background(), budget.Usage{}); err != nil {
 			s.telemetry.Log.WithError(err).Warn("What was reserved of a token budget could not be returned")

@@ -27,6 +27,8 @@ func (x *exchange) replyFrom(f api.Follower) {
 		x.stored.begin()
 		return
 	}
+
+	// The service for marks answers at once, or something is wrong with Envoy's routes.
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
 	x.pace.begin(&x.to, &x.metadata)
 }

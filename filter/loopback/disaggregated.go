@@ -123,7 +123,8 @@ func newDisaggregated(c *Calls, p *prefill, r *engine.Request, retry run.Retry) 
 	var at *engine.Bootstrap
 	if p.dialect.UsesBootstrapRoom() {
 		e := p.choose(c.header.Get(p.keyHeader), retry.Number > 0 && !retry.SamePrefill)
-		at = &engine.Bootstrap{Host: e.host, Port: e.bootstrapPort, Room: int32(p.random() >> 33)} //nolint:gosec // 31 bits
+		room := int32(p.random() >> 33) //nolint:gosec // 31 bits
+		at = &engine.Bootstrap{Host: e.host, Port: e.bootstrapPort, Room: room}
 		d.prefillHeader.Set(header.Prefill, e.address)
 	}
 
