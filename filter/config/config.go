@@ -5,7 +5,15 @@
 //	unknown, err := c.ApplyEnv(os.Environ())
 //	err = c.Validate()
 //
-// The keys are the json tags of [Config]; docs/configuration.md lists them.
+// The keys are the json tags of [Config]; docs/configuration.md lists them. What reads,
+// overrides, prints and compares configurations goes by the type (keys.go), so that a key
+// is a field, its check (check.go and the files of single keys), and its line in the docs.
+// [DefaultsIn] fits the defaults to the memory of the process.
+//
+// A configuration is data: nothing here opens what it names. What one key means to
+// another package is said in that package's words, by methods such as [Config.Model],
+// [Config.Budgets] and [Tools.Options]. A configuration does not change once it is handed
+// over; [Config.CheckReload] says which keys a running process cannot change.
 package config
 
 import (

@@ -39,7 +39,12 @@ type grpcDialect struct {
 // the field numbers in the message. Only a Complete, which ends a choice, has a
 // finish reason.
 type replyMessage struct {
-	field, ids, cached, index, finish, logprobs protowire.Number
+	field    protowire.Number
+	ids      protowire.Number
+	cached   protowire.Number
+	index    protowire.Number
+	finish   protowire.Number
+	logprobs protowire.Number
 }
 
 func (d *grpcDialect) Kind() string { return d.kind }

@@ -3,7 +3,13 @@
 // configuration say, and keeps the context lengths that the engines report.
 //
 // Engines are asked through Envoy's loopback listener ([Directory.Refresh]), each
-// at most every ten seconds.
+// at most every ten seconds. A [Directory] is what is known of them. The list is put
+// together for each request (collect): the upstream's list, which the client's own
+// credentials may change, then what the engines say of the models that they serve, then
+// what only the configuration names. A form writes it as one of the two APIs does.
+//
+// The package knows neither prompts nor replies. What it reports of context lengths is
+// read by package extproc, for each request.
 package models
 
 import (

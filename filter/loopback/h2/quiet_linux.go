@@ -13,18 +13,21 @@ import (
 // is not in it: what is there is an epoll descriptor for each direction, in which the
 // socket is armed for one event at a time.
 type quiet struct {
-	fd             int
-	file           *os.File // owns fd
-	reader, writer *watch
+	fd     int
+	file   *os.File // owns fd
+	reader *watch
+	writer *watch
 }
 
 // watch waits for one kind of event of a socket.
 type watch struct {
-	epoll, fd int
-	events    uint32
-	file      *os.File // owns epoll
-	raw       syscall.RawConn
-	ready     [1]syscall.EpollEvent
+	fd     int    // of the socket
+	events uint32 // that are waited for
+
+	epoll int
+	file  *os.File // owns epoll
+	raw   syscall.RawConn
+	ready [1]syscall.EpollEvent
 }
 
 func newWatch(fd int, events uint32) (*watch, error) {

@@ -10,10 +10,12 @@ const streamWindow = 32 << 10
 
 // Request is a request with its whole body.
 type Request struct {
-	Method, Scheme, Authority, Path string
-
-	Header http.Header
-	Body   []byte
+	Method    string
+	Scheme    string
+	Authority string
+	Path      string
+	Header    http.Header
+	Body      []byte
 }
 
 // Piece is the next part of an answer: its beginning, bytes of its body, its end, or
