@@ -259,6 +259,7 @@ func checkURL(raw string) error {
 		return fmt.Errorf("%q: the scheme must be http or https", raw)
 	case u.Hostname() == "":
 		return fmt.Errorf("%q: the host is missing; write http://host:port", raw)
+	// Envoy's clusters have addresses only.
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return fmt.Errorf("%q: write scheme, host and port only", raw)
 	}
@@ -429,10 +430,13 @@ func checkLoopback(loopback string) []error {
 	if !secured && strings.HasPrefix(address, "unix://") {
 		return checkAddress("loopback", address)
 	}
+
+	// Envoy listens there: an address that stands for all of a host's would open the engines to
+	// everybody.
 	host, port, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	if n, err := strconv.ParseUint(port, 10, 16); host == "" || ip != nil && ip.IsUnspecified() || n == 0 ||
-		err != nil {
+	everywhere := host == "" || ip != nil && ip.IsUnspecified()
+	if n, err := strconv.ParseUint(port, 10, 16); everywhere || n == 0 || err != nil {
 		return []error{fmt.Errorf(
 			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
 				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody",

@@ -108,6 +108,8 @@ func (e *engineList) length(model string, harmony func(id string) bool) int {
 			return m.length
 		}
 	}
+
+	// Engines that serve one model take any name for it.
 	if length, found := lengths.common(harmony); found {
 		return length
 	}
@@ -139,6 +141,8 @@ func (e *engineList) keepLengths(data gjson.Result) {
 		if id.Type != gjson.String {
 			continue
 		}
+
+		// The text of the list is large, and is not kept for the sake of an id.
 		n := m.Get("max_model_len").Int()
 		if n < 0 || n > math.MaxInt32 {
 			n = 0
@@ -177,10 +181,16 @@ func (d *Directory) askEngine(name string) *engineAnswer {
 	e := d.engines[name]
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
+	// An answer that is under way counts as fresh too: however many clients ask, the engine is
+	// asked once.
 	now := d.o.Now()
 	if now.Before(e.until) {
 		return e.answer
 	}
+
+	// The engine's answer is for all who wait. So no client's context ends the request, which
+	// has a deadline of its own.
 	answer := &engineAnswer{arrived: make(chan struct{})}
 	e.answer, e.until = answer, now.Add(fresh)
 	d.fetching.Go(func() {
@@ -197,6 +207,7 @@ func (d *Directory) askEngine(name string) *engineAnswer {
 
 // logChange logs when a source begins to fail, and when it works again.
 func logChange(log logrus.FieldLogger, source string, fails *atomic.Bool, err error) {
+	// An engine that is down for a day is two lines.
 	switch failed := err != nil; {
 	case fails.Swap(failed) == failed:
 	case failed:
