@@ -42,10 +42,13 @@ func (r *records) recorder(cfg *config.Config, before *record.Recorder, o Option
 	if !c.On() {
 		return nil
 	}
+
+	// A nil folder in an interface would not be nil.
 	sinks := []record.Sink{r.ring}
 	if r.folder != nil {
 		sinks = append(sinks, r.folder)
 	}
+
 	return before.With(record.Options{
 		Percent:     c.Percent,
 		Tenants:     c.Tenants,

@@ -265,6 +265,8 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 	l := cfg.Limits
 	return &run.Env{
 		Telemetry: t,
+		Now:       o.Now,
+
 		Limits: run.Limits{
 			FirstToken:    l.FirstTokenTimeout.Duration,
 			Idle:          l.IdleTimeout.Duration,
@@ -278,10 +280,10 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 			Session:   cfg.Routing.SessionHeader,
 			Selection: cfg.Routing.SelectionHeader,
 		},
-		Now:     o.Now,
+		Explain: cfg.ReplyHeaders,
+
 		Locks:   &run.Locks{Workers: workers},
 		Workers: workers,
-		Explain: cfg.ReplyHeaders,
 	}
 }
 
