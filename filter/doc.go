@@ -9,6 +9,12 @@
 //	api         the contract between run and the APIs
 //	chat, responses, turn, engine, constraint, store, tools ...
 //
-// docs/architecture.md shows how they depend on each other and what a request's way
-// through them is.
+// It knows both sides of the architecture, the edge and the APIs, and does nothing
+// itself: what a part does is in the part. A [Server] has what lives as long as the
+// process; what follows from the configuration is a generation (generation.go), which
+// [Server.Apply] replaces. [NewPlayer] wires the same endpoints for records, and
+// [NewRenderService] those that need no engine.
+//
+// docs/architecture.md shows how the packages depend on each other and what a request's
+// way through them is.
 package filter

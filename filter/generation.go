@@ -25,21 +25,25 @@ import (
 
 // generation is the service as one configuration has it. An exchange and a
 // background response belong to the generation that they began in; nothing ends a
-// generation but the end of the last of them. What must not begin anew with a
+// generation except the end of the last of them. What must not begin anew with a
 // configuration (connections, sessions of tools, counts, caches) is shared by the
 // parts of one kind: their method With makes one from the one before.
 type generation struct {
-	cfg        *config.Config
+	cfg      *config.Config
+	replaced chan struct{} // closed when the next one has begun
+
+	// Its parts.
 	extproc    *extproc.Server
 	models     *models.Directory
 	client     *loopback.Client // nil: there is no loopback listener
 	background *background.Maker
 	tools      *tools.Client
-	renderer   *harmony.Renderer
-	chains     *responses.Chains  // nil: none are remembered
-	prompts    *diagnosis.Prompts // nil: none are compared
-	recorder   *record.Recorder   // nil: nothing is recorded
-	replaced   chan struct{}      // closed when the next one has begun
+	recorder   *record.Recorder // nil: nothing is recorded
+
+	// Its caches.
+	renderer *harmony.Renderer
+	chains   *responses.Chains  // nil: none are remembered
+	prompts  *diagnosis.Prompts // nil: none are compared
 }
 
 // parts are the parts of a generation whose making can fail. Making them changes
@@ -76,6 +80,7 @@ func newParts(cfg *config.Config, before *generation, random func() uint64, seal
 func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation) *generation {
 	g := &generation{cfg: cfg, client: p.client, replaced: make(chan struct{})}
 	g.keepCaches(before)
+
 	metrics := s.telemetry.Metrics
 	p.tools.Log, p.tools.Now = s.o.Log, s.o.Now
 	p.tools.Metrics = tools.Metrics{Done: metrics.ToolDone, Sessions: metrics.ToolSessions}
@@ -83,17 +88,42 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	p.tools.Around = record.Tools
 	g.tools = before.tools.With(p.tools)
 	g.recorder = s.records.recorder(cfg, before.recorder, s.o)
+
 	env := newRunEnv(cfg, s.o, s.telemetry.With(cfg.Log.Content, g.recorder), s.workers)
-	g.models = before.models.With(models.Options{Config: cfg, Dialects: p.dialects, Client: g.client, Log: s.o.Log, Now: s.o.Now})
-	g.background = before.background.With(background.Options{
-		Store: s.store, Client: g.client, Env: env, Owner: s.owner, Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader,
+	g.models = before.models.With(models.Options{
+		Config:   cfg,
+		Dialects: p.dialects,
+		Client:   g.client,
+		Log:      s.o.Log,
+		Now:      s.o.Now,
 	})
+	g.background = before.background.With(background.Options{
+		Store:        s.store,
+		Client:       g.client,
+		Env:          env,
+		Owner:        s.owner,
+		Max:          cfg.Limits.MaxBackground,
+		TenantHeader: cfg.TenantHeader,
+	})
+
 	api := newResponses(cfg, s.store, g, p.sealer)
 	g.extproc = before.extproc.With(extproc.Options{
-		Config: cfg, Dialects: p.dialects,
-		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer)),
-		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Budgets: budget.New(s.store, cfg.Budgets()), Stored: api.Stored, OwnEnvoy: s.o.OwnEnvoy, Env: env, NewID: s.o.NewID,
-		Recording: recordedConfig(cfg, s.o.Version),
+		Config:   cfg,
+		Dialects: p.dialects,
+		Endpoints: slices.Concat(
+			chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(),
+			newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer),
+		),
+		Turns:      newTurnEnv(cfg, s.o, s.store, g),
+		Models:     g.models,
+		Client:     g.client,
+		Background: g.background,
+		Budgets:    budget.New(s.store, cfg.Budgets()),
+		Stored:     api.Stored,
+		OwnEnvoy:   s.o.OwnEnvoy,
+		Env:        env,
+		NewID:      s.o.NewID,
+		Recording:  recordedConfig(cfg, s.o.Version),
 	})
 	return g
 }
@@ -103,6 +133,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 func (g *generation) keepCaches(before *generation) {
 	g.renderer, g.chains, g.prompts = before.renderer, before.chains, before.prompts
 	was, is := before.cfg, g.cfg
+
 	if g.renderer == nil || was.Limits.CacheBytes != is.Limits.CacheBytes {
 		g.renderer = harmony.NewRenderer(harmony.WithCacheBytes(is.Limits.CacheBytes))
 	}
@@ -112,7 +143,11 @@ func (g *generation) keepCaches(before *generation) {
 	case g.prompts == nil || was.Limits.DiagnosisBytes != is.Limits.DiagnosisBytes:
 		g.prompts = diagnosis.NewPrompts(is.Limits.DiagnosisBytes)
 	}
-	switch same := was.Responses.ChainCacheBytes == is.Responses.ChainCacheBytes && was.Images == is.Images && was.Routing.SelectionTextBytes == is.Routing.SelectionTextBytes; {
+
+	// Chains have read messages, in which images and texts for routing are as these keys say.
+	same := was.Responses.ChainCacheBytes == is.Responses.ChainCacheBytes && was.Images == is.Images &&
+		was.Routing.SelectionTextBytes == is.Routing.SelectionTextBytes
+	switch {
 	case is.Responses.ChainCacheBytes == 0:
 		g.chains = nil
 	case g.chains == nil || !same:
@@ -145,6 +180,8 @@ func (s *Server) Apply(cfg *config.Config) error {
 	if s.closed {
 		return errors.New("the service is closed")
 	}
+
+	// Everything that can fail comes before anything is replaced.
 	before := s.current.Load()
 	if err := before.cfg.CheckReload(cfg, s.o.OwnEnvoy); err != nil {
 		return err
@@ -153,6 +190,7 @@ func (s *Server) Apply(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+
 	s.current.Store(s.newGeneration(cfg, &p, before))
 	close(before.replaced)
 	return nil

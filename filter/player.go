@@ -34,33 +34,48 @@ func NewPlayer(cfg *config.Config, o Options) (*replay.Player, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	empty, err := store.Open(context.Background(), "memory:", store.Options{
-		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: 1 << 20, TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: 1 << 20, Now: o.Now,
+		ResponseTTL:   cfg.Responses.StoreTTL.Duration,
+		ResponseBytes: 1 << 20,
+		TextTTL:       cfg.Limits.KeptReasoningTTL.Duration,
+		TextBytes:     1 << 20,
+		Now:           o.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make an empty store: %w", err)
 	}
+
 	recorded := record.Store(empty)
 	g := &generation{cfg: cfg, renderer: harmony.NewRenderer()}
 	if n := cfg.Limits.DiagnosisBytes; n > 0 {
-		g.prompts = diagnosis.NewPrompts(n) // what is found comes from the records
+		// What is found comes from the records.
+		g.prompts = diagnosis.NewPrompts(n)
 	}
 	if cfg.Loopback != "" {
-		g.client = &loopback.Client{} // is not used: the API has tools where there is one
+		// It is not used: the API has tools where there is one.
+		g.client = &loopback.Client{}
 	}
+
 	options, err := cfg.Tools.Options(os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
 	options.Log, options.Around = o.Log, record.Tools
 	g.tools = tools.New(options)
+
+	// Replays are neither logged nor counted as exchanges are.
 	api := newResponses(cfg, recorded, g, sealer)
 	workers := &run.Workers{Log: o.Log}
 	quiet := logrus.New()
 	quiet.SetLevel(logrus.PanicLevel)
+
 	return &replay.Player{
-		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, sealer).Endpoints(), newRender(cfg, sealer)),
-		Turns:     newTurnEnv(cfg, o, recorded, g),
-		Run:       newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
+		Endpoints: slices.Concat(
+			chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(),
+			newMessages(cfg, g, sealer).Endpoints(), newRender(cfg, sealer),
+		),
+		Turns: newTurnEnv(cfg, o, recorded, g),
+		Run:   newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
 	}, nil
 }

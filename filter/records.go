@@ -23,8 +23,12 @@ func openRecords(cfg *config.Config, o Options, count func(outcome string)) (*re
 	}
 	var err error
 	r.folder, err = record.OpenFolder(record.FolderOptions{
-		Path: cfg.Record.Folder, Bytes: cfg.Record.FolderBytes, Age: cfg.Record.FolderAge.Duration, Log: o.Log, Now: o.Now,
-		Lost: func() { count(record.Dropped) },
+		Path:  cfg.Record.Folder,
+		Bytes: cfg.Record.FolderBytes,
+		Age:   cfg.Record.FolderAge.Duration,
+		Log:   o.Log,
+		Now:   o.Now,
+		Lost:  func() { count(record.Dropped) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("record.folder: %w", err)
@@ -38,13 +42,26 @@ func (r *records) recorder(cfg *config.Config, before *record.Recorder, o Option
 	if !c.On() {
 		return nil
 	}
+
+	// A nil folder in an interface would not be nil.
 	sinks := []record.Sink{r.ring}
 	if r.folder != nil {
 		sinks = append(sinks, r.folder)
 	}
+
 	return before.With(record.Options{
-		Percent: c.Percent, Tenants: c.Tenants, Models: c.Models, Outcomes: c.Outcomes, Header: c.Header, Content: c.Content,
-		RecordBytes: c.MaxRecordBytes, LiveBytes: cfg.Record.MemoryBytes, Sinks: sinks, Draw: rand.IntN, Now: o.Now, Count: r.count,
+		Percent:     c.Percent,
+		Tenants:     c.Tenants,
+		Models:      c.Models,
+		Outcomes:    c.Outcomes,
+		Header:      c.Header,
+		Content:     c.Content,
+		RecordBytes: c.MaxRecordBytes,
+		LiveBytes:   cfg.Record.MemoryBytes,
+		Sinks:       sinks,
+		Draw:        rand.IntN,
+		Now:         o.Now,
+		Count:       r.count,
 	})
 }
 
@@ -57,7 +74,8 @@ func (r *records) close() {
 
 // recordedConfig adds to records what they have of the configuration.
 func recordedConfig(cfg *config.Config, version string) func(r *record.Record) {
-	shown, err := cfg.YAML() // cannot fail for a configuration that was read
+	// Cannot fail for a configuration that was read.
+	shown, err := cfg.YAML()
 	text := string(shown)
 	if err != nil {
 		text = ""

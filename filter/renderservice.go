@@ -42,7 +42,9 @@ func newStateless(cfg *config.Config, sealer *seal.Sealer) []api.Endpoint {
 // NewRenderService makes the render service of a configuration: an [http.Handler] that
 // needs no Envoy, no engine and no store. observe takes what came of each request; nil:
 // nothing does.
-func NewRenderService(cfg *config.Config, o Options, observe func(path string, status int, took time.Duration)) (*render.Server, error) {
+func NewRenderService(
+	cfg *config.Config, o Options, observe func(path string, status int, took time.Duration),
+) (*render.Server, error) {
 	o.setDefaults()
 	metrics, err := telemetry.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
@@ -52,10 +54,12 @@ func NewRenderService(cfg *config.Config, o Options, observe func(path string, s
 	if err != nil {
 		return nil, err
 	}
+
 	stateless := newStateless(cfg, sealer)
+	renderer := harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes))
 	return render.NewServer(&render.ServerOptions{
 		Endpoints: slices.Concat(render.Rendering(stateless), render.Endpoints(render.Options{Stateless: stateless})),
-		Turns:     newTurnEnv(cfg, o, nil, &generation{renderer: harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes))}),
+		Turns:     newTurnEnv(cfg, o, nil, &generation{renderer: renderer}),
 		Model: func(name string) *turn.Model {
 			m, ok := cfg.Model(cmp.Or(name, anyModel))
 			if !ok && name != "" {
@@ -63,8 +67,10 @@ func NewRenderService(cfg *config.Config, o Options, observe func(path string, s
 			}
 			return cfg.TurnModel(&m, m.ContextLength, "")
 		},
-		MaxBodyBytes: cfg.Limits.MaxBodyBytes, MaxInflightBytes: cfg.Limits.MaxInflightBytes,
-		Timeout: renderTimeout, Observe: observe,
+		MaxBodyBytes:     cfg.Limits.MaxBodyBytes,
+		MaxInflightBytes: cfg.Limits.MaxInflightBytes,
+		Timeout:          renderTimeout,
+		Observe:          observe,
 	}), nil
 }
 

@@ -103,11 +103,20 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID("")}
+	s := &Server{
+		o:         o,
+		telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content),
+		workers:   &run.Workers{Log: o.Log},
+		owner:     o.NewID(""),
+	}
 	s.seals = newSealing(metrics)
-	if s.telemetry.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}); err != nil {
+
+	otel := telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}
+	if s.telemetry.OTel, err = telemetry.NewOTel(otel); err != nil {
 		return nil, fmt.Errorf("make the metrics of OpenTelemetry: %w", err)
 	}
+
+	// The parts come first: a configuration that is wrong is said without waiting for the store.
 	none := &generation{cfg: cfg}
 	p, err := newParts(cfg, none, o.Random, s.seals)
 	if err != nil {
@@ -119,6 +128,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if s.records, err = openRecords(cfg, s.o, metrics.Recorded); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
+
 	s.current.Store(s.newGeneration(cfg, &p, none))
 	return s, nil
 }
@@ -167,14 +177,19 @@ func (s *Server) Abort() { s.current.Load().extproc.Abort() }
 // ext_proc streams must have ended before.
 func (s *Server) Close(ctx context.Context) error {
 	s.apply.Lock()
-	s.closed = true // no other generation begins
+	// No other generation begins.
+	s.closed = true
 	s.apply.Unlock()
 	g := s.current.Load()
 	s.Drain()
 	g.background.Close(ctx)
+
+	// What is left stores how replies have ended. The store is closed after it, and so are the
+	// connections that it may use.
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), restTimeout)
 	defer cancel()
 	s.workers.Wait(rest)
+
 	if g.client != nil {
 		g.client.Close()
 	}
@@ -216,14 +231,19 @@ func Check(cfg *config.Config) error {
 func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
+
 	opened, err := store.Open(ctx, cfg.StoreURL, store.Options{
-		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: cfg.Responses.StoreBytes,
-		TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: cfg.Limits.KeptReasoningBytes,
-		Now: s.o.Now, CountDropped: metrics.CountDropped,
+		ResponseTTL:   cfg.Responses.StoreTTL.Duration,
+		ResponseBytes: cfg.Responses.StoreBytes,
+		TextTTL:       cfg.Limits.KeptReasoningTTL.Duration,
+		TextBytes:     cfg.Limits.KeptReasoningBytes,
+		Now:           s.o.Now,
+		CountDropped:  metrics.CountDropped,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)
 	}
+
 	system := store.System(cfg.StoreURL)
 	if system != "" {
 		opened = store.WithBreaker(opened, store.BreakerOptions{Now: s.o.Now, Changed: func(hangs bool) {
@@ -235,6 +255,8 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 			}
 		}})
 	}
+
+	// The guard is inside: what it refuses is observed and recorded too.
 	return record.Store(telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel)), nil
 }
 
@@ -243,12 +265,25 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 	l := cfg.Limits
 	return &run.Env{
 		Telemetry: t,
-		Limits:    run.Limits{FirstToken: l.FirstTokenTimeout.Duration, Idle: l.IdleTimeout.Duration, Total: l.TotalTimeout.Duration, HeaderHold: l.HeaderHold.Duration, KeepAlive: l.KeepAlive.Duration, Continuations: l.MaxContinuations},
-		Keys:      run.Keys{Prefix: cfg.Routing.PrefixHeader, Session: cfg.Routing.SessionHeader, Selection: cfg.Routing.SelectionHeader},
 		Now:       o.Now,
-		Locks:     &run.Locks{Workers: workers},
-		Workers:   workers,
-		Explain:   cfg.ReplyHeaders,
+
+		Limits: run.Limits{
+			FirstToken:    l.FirstTokenTimeout.Duration,
+			Idle:          l.IdleTimeout.Duration,
+			Total:         l.TotalTimeout.Duration,
+			HeaderHold:    l.HeaderHold.Duration,
+			KeepAlive:     l.KeepAlive.Duration,
+			Continuations: l.MaxContinuations,
+		},
+		Keys: run.Keys{
+			Prefix:    cfg.Routing.PrefixHeader,
+			Session:   cfg.Routing.SessionHeader,
+			Selection: cfg.Routing.SelectionHeader,
+		},
+		Explain: cfg.ReplyHeaders,
+
+		Locks:   &run.Locks{Workers: workers},
+		Workers: workers,
 	}
 }
 
@@ -257,7 +292,7 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 	limits := turn.DefaultLimits()
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
-	// There is never room for more
+	// There is never memory for more.
 	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes))
 	env := &turn.Env{
 		Renderer: g.renderer,
@@ -283,7 +318,8 @@ type sealing struct {
 
 func newSealing(m *telemetry.Metrics) sealing {
 	s := sealing{key: make([]byte, config.SealKeyBytes), unopened: m.ContentUnopened}
-	_, _ = rand.Read(s.key) // never fails: see crypto/rand
+	// Never fails: see crypto/rand.
+	_, _ = rand.Read(s.key)
 	return s
 }
 
@@ -330,13 +366,15 @@ func newMessages(cfg *config.Config, g *generation, sealer *seal.Sealer) *messag
 // randomID is prefix and 128 random bits in hex.
 func randomID(prefix string) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	// Never fails: see crypto/rand.
+	_, _ = rand.Read(b[:])
 	return prefix + hex.EncodeToString(b[:])
 }
 
 // randomBits are 64 random bits.
 func randomBits() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	// Never fails: see crypto/rand.
+	_, _ = rand.Read(b[:])
 	return binary.BigEndian.Uint64(b[:])
 }

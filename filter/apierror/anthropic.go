@@ -40,9 +40,11 @@ var anthropicTypes = map[int]string{
 // message names the field at fault.
 func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	status = e.Status
-	if status == http.StatusServiceUnavailable && (e.Code == "" || e.Code == codeOverloaded || e.Code == CodeShutdown) {
+	overloaded := e.Code == "" || e.Code == codeOverloaded || e.Code == CodeShutdown
+	if status == http.StatusServiceUnavailable && overloaded {
 		status = StatusOverloaded
 	}
+
 	kind, ok := anthropicTypes[status]
 	switch {
 	case ok:
@@ -51,13 +53,15 @@ func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	default:
 		kind = TypeAPI
 	}
+
+	// The text of a prompt that is too long has a >, by which clients know it.
 	var b bytes.Buffer
 	w := json.NewEncoder(&b)
-	// The text of a prompt that is too long has a >
 	w.SetEscapeHTML(false)
-	// Strings always marshal
-	if err := w.Encode(anthropicObject{"error", anthropicFields{kind, e.anthropicMessage(), e.anthropicDetails()}, requestID}); err != nil {
-		return http.StatusInternalServerError, []byte(`{"type":"error","error":{"type":"api_error","message":"Internal error."}}`)
+	fields := anthropicFields{kind, e.anthropicMessage(), e.anthropicDetails()}
+	if err := w.Encode(anthropicObject{"error", fields, requestID}); err != nil { // strings always marshal
+		const internal = `{"type":"error","error":{"type":"api_error","message":"Internal error."}}`
+		return http.StatusInternalServerError, []byte(internal)
 	}
 	return status, bytes.TrimSpace(b.Bytes())
 }

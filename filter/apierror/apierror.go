@@ -27,16 +27,22 @@ const (
 // details of the network behind Envoy. An Error does not change once it has
 // been returned.
 type Error struct {
-	Status     int           // HTTP status of an immediate response
-	Type       string        // OpenAI error type
-	Code       string        // OpenAI error code; "" is sent as null
-	Param      string        // the request field at fault; "" is sent as null
-	Message    string        // what is wrong and what to change
+	Status int // HTTP status of an immediate response
+
+	// The error object.
+	Type    string // OpenAI error type
+	Code    string // OpenAI error code; "" is sent as null
+	Param   string // the request field at fault; "" is sent as null
+	Message string // what is wrong and what to change
+
+	// What headers say.
 	RetryAfter time.Duration // sent as retry-after in whole seconds if greater than 0
 	Allow      []string      // methods of the path, of a 405; sent as allow
-	Overflow   *Overflow     // of a prompt that is too long; nil if its length is not known
-	Limit      *TokenLimit   // the token budget that has no room; nil: the error is another
-	Cause      error         // for logs only, never sent
+
+	// What some errors have beside.
+	Overflow *Overflow   // of a prompt that is too long; nil if its length is not known
+	Limit    *TokenLimit // the token quota that has no room; nil: the error is another
+	Cause    error       // for logs only, never sent
 }
 
 // Overflow is by how much a prompt is too long, in tokens.
@@ -45,7 +51,7 @@ type Overflow struct {
 	Max    int // that the model's context has
 }
 
-// TokenLimit is what is left of a token budget.
+// TokenLimit is what is left of a token quota.
 type TokenLimit struct {
 	Budget    string        // its name
 	Limit     int64         // tokens of a window

@@ -63,6 +63,7 @@ func (c *Config) checkAliases() (errs []error) {
 	bad := func(i int, key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("aliases[%d].%s: %w", i, key, fmt.Errorf(format, args...)))
 	}
+
 	for i, a := range c.Aliases {
 		beginning, _ := a.pattern()
 		first := slices.IndexFunc(c.Aliases[:i], func(before Alias) bool { return before.covers(a) })
@@ -72,8 +73,11 @@ func (c *Config) checkAliases() (errs []error) {
 		case strings.Contains(beginning, "*"):
 			bad(i, "name", "%q: only the last character can be a *", a.Name)
 		case first >= 0:
-			bad(i, "name", "%q is never reached: aliases[%d], %q, takes all that it matches; put the narrower one first", a.Name, first, c.Aliases[first].Name)
+			bad(i, "name",
+				"%q is never reached: aliases[%d], %q, takes all that it matches; put the narrower one first",
+				a.Name, first, c.Aliases[first].Name)
 		}
+
 		switch {
 		case a.Model == "":
 			bad(i, "model", "write the name of the model that serves the alias, such as openai/gpt-oss-20b")

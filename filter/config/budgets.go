@@ -73,14 +73,27 @@ func (c *Config) Budgets() []budget.Budget {
 	budgets := make([]budget.Budget, len(c.TokenBudgets))
 	for i := range c.TokenBudgets {
 		b := &c.TokenBudgets[i]
+
+		// A store that fails lets requests pass, unless the entry says otherwise.
 		budgets[i] = budget.Budget{
-			Name: b.Name, Tenant: slices.Contains(b.Per, PerTenant), Key: slices.Contains(b.Per, PerKey), Model: slices.Contains(b.Per, PerModel),
+			Name:   b.Name,
+			Tenant: slices.Contains(b.Per, PerTenant),
+			Key:    slices.Contains(b.Per, PerKey),
+			Model:  slices.Contains(b.Per, PerModel),
 			Applies: func(s budget.Subject) bool {
 				return (b.Match == "" || matches(b.Match, s.Model)) && (b.Tenant == "" || b.Tenant == s.Tenant)
 			},
-			Tokens: b.Tokens, Window: b.Window.Duration,
-			Weights: budget.Weights{Input: weight(b.Weights.Input), Cached: weight(b.Weights.Cached), Output: weight(b.Weights.Output), Reasoning: weight(b.Weights.Reasoning)},
-			Reserve: b.ReserveTokens, End: b.OnExhausted == ExhaustedEnd, Open: b.OnStoreFailure != StoreFailureClosed,
+			Tokens: b.Tokens,
+			Window: b.Window.Duration,
+			Weights: budget.Weights{
+				Input:     weight(b.Weights.Input),
+				Cached:    weight(b.Weights.Cached),
+				Output:    weight(b.Weights.Output),
+				Reasoning: weight(b.Weights.Reasoning),
+			},
+			Reserve: b.ReserveTokens,
+			End:     b.OnExhausted == ExhaustedEnd,
+			Open:    b.OnStoreFailure != StoreFailureClosed,
 		}
 	}
 	return budgets
@@ -107,12 +120,18 @@ func (p *Prices) parse(path string) (prices budget.Prices, errs []error) {
 	for _, f := range []struct {
 		key, text string
 		to        *int64
-	}{{"input", p.Input, &prices.Input}, {"cached_input", p.CachedInput, &prices.Cached}, {"output", p.Output, &prices.Output}} {
+	}{
+		{"input", p.Input, &prices.Input},
+		{"cached_input", p.CachedInput, &prices.Cached},
+		{"output", p.Output, &prices.Output},
+	} {
 		var err error
 		if *f.to, err = budget.ParsePrice(f.text); err != nil {
 			errs = append(errs, fmt.Errorf("%s.%s: %w", path, f.key, err))
 		}
 	}
+
+	// Without a price of its own, cached input costs what other input does.
 	if p.CachedInput == "" {
 		prices.Cached = prices.Input
 	}
@@ -144,6 +163,7 @@ func (b *TokenBudget) check(path string) (errs []error) {
 	for i, per := range b.Per {
 		errs = append(errs, oneOf(fmt.Sprintf("%s.per[%d]", path, i), per, PerTenant, PerKey, PerModel)...)
 	}
+
 	if b.Tokens < 0 || b.Tokens > maxBudget {
 		errs = append(errs, fmt.Errorf("%s.tokens: must be from 0 to %d, not %d", path, int64(maxBudget), b.Tokens))
 	}
@@ -152,24 +172,33 @@ func (b *TokenBudget) check(path string) (errs []error) {
 			"%s.window: must be whole seconds from %v to %v, such as 1m or 24h, not %v",
 			path, minWindow, maxWindow, b.Window))
 	}
+
 	for _, w := range []struct {
 		key   string
 		value *int
-	}{{"input", b.Weights.Input}, {"cached", b.Weights.Cached}, {"output", b.Weights.Output}, {"reasoning", b.Weights.Reasoning}} {
+	}{
+		{"input", b.Weights.Input},
+		{"cached", b.Weights.Cached},
+		{"output", b.Weights.Output},
+		{"reasoning", b.Weights.Reasoning},
+	} {
 		if n := weight(w.value); n < 0 || n > maxWeight {
 			errs = append(errs, fmt.Errorf(
 				"%s.weights.%s: must be from 0 to %d percent, not %d", path, w.key, maxWeight, n))
 		}
 	}
+
 	if b.OnExhausted != "" {
 		errs = append(errs, oneOf(path+".on_exhausted", b.OnExhausted, ExhaustedRefuse, ExhaustedEnd)...)
 	}
 	if b.OnStoreFailure != "" {
 		errs = append(errs, oneOf(path+".on_store_failure", b.OnStoreFailure, StoreFailureOpen, StoreFailureClosed)...)
 	}
+
 	errs = append(errs, atLeast(path+".reserve_tokens", b.ReserveTokens, 0)...)
 	if b.OnExhausted == ExhaustedEnd && b.ReserveTokens == 0 {
-		errs = append(errs, errors.New(path+".reserve_tokens: on_exhausted end reserves output in steps: write their length, such as 1024"))
+		errs = append(errs, errors.New(
+			path+".reserve_tokens: on_exhausted end reserves output in steps: write their length, such as 1024"))
 	}
 	return errs
 }

@@ -60,6 +60,7 @@ func (c *Config) checkModels() (errs []error) {
 				"harmony_models[%d]: must not be empty: it would match every model or none", i))
 		}
 	}
+
 	if c.ModelDefaults.Match != "" {
 		errs = append(errs, errors.New("model_defaults.match: has no meaning here; move the entry to models"))
 	}
@@ -69,6 +70,7 @@ func (c *Config) checkModels() (errs []error) {
 		errs = append(errs, c.checkMatch(i, path+".match")...)
 		errs = append(errs, m.check(path)...)
 	}
+
 	for i, b := range c.ReasoningBudgets {
 		errs = append(errs, atLeast(fmt.Sprintf("reasoning_budgets[%d].tokens", i), b.Tokens, 1)...)
 	}
@@ -86,7 +88,8 @@ func (c *Config) checkMatch(i int, path string) []error {
 			"%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first",
 			path, match, first, c.Models[first].Match)}
 	}
-	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
+	if !c.AllowOverride &&
+		!slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
 		return []error{fmt.Errorf(
 			"%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
 	}
@@ -109,16 +112,19 @@ func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 
 func (m Model) check(path string) (errs []error) {
 	if m.Effort != "" {
-		errs = append(errs, oneOf(path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
+		errs = append(errs, oneOf(path+".effort", m.Effort,
+			string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
 	}
 	if m.ToolArguments != "" {
-		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
+		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments,
+			turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
 	}
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf(
 			"%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072",
 			path))
 	}
+
 	_, prices := m.Prices.parse(path + ".prices")
 	r := &m.Reasoning
 	return slices.Concat(errs, prices,
@@ -139,11 +145,14 @@ func (c *Config) checkEngines() (errs []error) {
 		errs = append(errs, errors.New(
 			"engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
 	}
+
 	names := make([]string, 0, len(c.Engines))
 	for i := range c.Engines {
 		e := &c.Engines[i]
 		path := fmt.Sprintf("engines[%d]", i)
 		errs = append(errs, oneOf(path+".kind", e.Kind, engine.Kinds()...)...)
+
+		// The name of most engines is left out. It is set here, so that two of a kind are found.
 		if e.Name == "" {
 			e.Name = e.Kind
 		}
@@ -155,6 +164,7 @@ func (c *Config) checkEngines() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
 		}
 		names = append(names, e.Name)
+
 		if e.EndpointPicker != "" {
 			if err := checkURL(e.EndpointPicker); err != nil {
 				errs = append(errs, fmt.Errorf("%s.endpoint_picker: %w", path, err))
@@ -168,6 +178,8 @@ func (c *Config) checkEngines() (errs []error) {
 		errs = append(errs, e.checkHealth(path)...)
 		errs = append(errs, e.checkPrefill(path)...)
 	}
+
+	// Now all names are known.
 	for _, e := range c.Engines {
 		if len(e.Prefill) > 0 && slices.Contains(names, e.PrefillName()) {
 			errs = append(errs, fmt.Errorf(
@@ -203,12 +215,14 @@ func (e *Engine) checkPrefill(path string) (errs []error) {
 	if len(e.Prefill) == 0 {
 		return nil
 	}
+
 	room, ok := engine.Disaggregates(e.Kind)
 	if !ok {
 		return []error{fmt.Errorf(
 			"%s.prefill: %s takes no prefill endpoints; those that do are %s",
 			path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
 	}
+
 	for j, p := range e.Prefill {
 		if err := checkURL(p.URL); err != nil {
 			errs = append(errs, fmt.Errorf("%s.prefill[%d].url: %w", path, j, err))
@@ -245,6 +259,7 @@ func checkURL(raw string) error {
 		return fmt.Errorf("%q: the scheme must be http or https", raw)
 	case u.Hostname() == "":
 		return fmt.Errorf("%q: the host is missing; write http://host:port", raw)
+	// Envoy's clusters have addresses only.
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return fmt.Errorf("%q: write scheme, host and port only", raw)
 	}
@@ -260,9 +275,12 @@ func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
 	errs = append(errs, oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)...)
 	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
-	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
-	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
+	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields,
+		turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
+	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents,
+		ReasoningEventsOpenAI, ReasoningEventsOpen)...)
 	errs = append(errs, c.Record.check()...)
+
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
 		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
@@ -270,9 +288,12 @@ func (c *Config) checkWords() (errs []error) {
 	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != turn.DateUTC && c.Date != turn.DateNone {
 		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
 	}
+
 	for i, name := range c.ReplyHeaders {
 		errs = append(errs, oneOf(fmt.Sprintf("reply_headers[%d]", i), name, header.Explanations()...)...)
 	}
+
+	// Two of these in one header would be read as each other.
 	headers := []struct{ key, name, example string }{
 		{"tenant_header", c.TenantHeader, "x-tenant"},
 		{"routing.prefix_header", c.Routing.PrefixHeader, "x-harmony-prefix"},
@@ -290,6 +311,7 @@ func (c *Config) checkWords() (errs []error) {
 		}
 		names = append(names, h.name)
 	}
+
 	if !headerName.MatchString(c.KeyHeader) {
 		errs = append(errs, fmt.Errorf("key_header: %q is no lower-case header name, such as x-api-key", c.KeyHeader))
 	}
@@ -299,6 +321,7 @@ func (c *Config) checkWords() (errs []error) {
 				"routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))
 		}
 	}
+
 	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
 		errs = append(errs, fmt.Errorf(
 			"routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))
@@ -323,16 +346,23 @@ func (c *Config) checkBounds() []error {
 		atLeast("limits.diagnosis_bytes", l.DiagnosisBytes, 0),
 		atLeast("limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0),
 		atLeast("limits.kept_reasoning_ttl", l.KeptReasoningTTL.Duration, time.Millisecond),
+
+		// Without these deadlines nothing ends a request: in full-duplex mode Envoy has none.
 		atLeast("limits.body_timeout", l.BodyTimeout.Duration, time.Millisecond),
 		atLeast("limits.first_token_timeout", l.FirstTokenTimeout.Duration, time.Millisecond),
 		atLeast("limits.idle_timeout", l.IdleTimeout.Duration, time.Millisecond),
 		atLeast("limits.total_timeout", l.TotalTimeout.Duration, time.Millisecond),
+
+		// 0 switches these off.
 		atLeast("limits.header_hold", l.HeaderHold.Duration, 0),
 		atLeast("limits.keep_alive", l.KeepAlive.Duration, 0),
+
 		atLeast("responses.store_bytes", r.StoreBytes, 0),
 		atLeast("responses.store_ttl", r.StoreTTL.Duration, time.Millisecond),
 		atLeast("responses.chain_cache_bytes", r.ChainCacheBytes, 0),
 		atLeast("responses.tool_timeout", r.ToolTimeout.Duration, time.Second),
+
+		// The largest message has to fit into what all of them may take.
 		atLeast("tools.max_sessions", t.MaxSessions, 1),
 		atLeast("tools.max_processes", t.MaxProcesses, 1),
 		atLeast("tools.max_listed", t.MaxListed, 1),
@@ -343,6 +373,7 @@ func (c *Config) checkBounds() []error {
 		atLeast("tools.list_timeout", t.ListTimeout.Duration, time.Millisecond),
 		atLeast("tools.call_timeout", t.CallTimeout.Duration, time.Millisecond),
 		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
+
 		atLeast("max_connection_age", c.MaxConnectionAge.Duration, 0),
 		atLeast("reload_interval", c.ReloadInterval.Duration, 0),
 		atLeast("loopback_coalescing", c.LoopbackCoalescing.Duration, 0),
@@ -399,12 +430,17 @@ func checkLoopback(loopback string) []error {
 	if !secured && strings.HasPrefix(address, "unix://") {
 		return checkAddress("loopback", address)
 	}
+
+	// Envoy listens there: an address that stands for all of a host's would open the engines to
+	// everybody.
 	host, port, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	if n, err := strconv.ParseUint(port, 10, 16); host == "" || ip != nil && ip.IsUnspecified() || n == 0 || err != nil {
+	everywhere := host == "" || ip != nil && ip.IsUnspecified()
+	if n, err := strconv.ParseUint(port, 10, 16); everywhere || n == 0 || err != nil {
 		return []error{fmt.Errorf(
 			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
-				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody", loopback)}
+				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody",
+			loopback)}
 	}
 	return nil
 }

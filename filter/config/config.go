@@ -5,7 +5,15 @@
 //	unknown, err := c.ApplyEnv(os.Environ())
 //	err = c.Validate()
 //
-// The keys are the json tags of [Config]; docs/configuration.md lists them.
+// The keys are the json tags of [Config]; docs/configuration.md lists them. What reads,
+// overrides, prints and compares configurations goes by the type (keys.go), so that a key
+// is a field, its check (check.go and the files of single keys), and its line in the docs.
+// [DefaultsIn] fits the defaults to the memory of the process.
+//
+// A configuration is data: nothing here opens what it names. What one key means to
+// another package is said in that package's words, by methods such as [Config.Model],
+// [Config.Budgets] and [Tools.Options]. A configuration does not change once it is handed
+// over; [Config.CheckReload] says which keys a running process cannot change.
 package config
 
 import (
@@ -438,15 +446,29 @@ func Defaults() *Config {
 			Effort:          string(harmony.EffortMedium),
 			ToolArguments:   turn.ArgumentsRepair,
 		},
-		OnMalformed:        turn.MalformedRepair,
-		Images:             turn.ImagesPlaceholder,
-		Date:               turn.DateUTC,
-		ReasoningFields:    turn.ReasoningBoth,
-		UnknownTools:       turn.UnknownToClient,
-		ReplyHeaders:       slices.DeleteFunc(header.Explanations(), func(name string) bool { return name == header.Upstream }),
-		Routing:            Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session", SessionFrom: slices.Clone(sessionHeaders)},
+		OnMalformed:     turn.MalformedRepair,
+		Images:          turn.ImagesPlaceholder,
+		Date:            turn.DateUTC,
+		ReasoningFields: turn.ReasoningBoth,
+		UnknownTools:    turn.UnknownToClient,
+		ReplyHeaders: slices.DeleteFunc(header.Explanations(), func(name string) bool {
+			return name == header.Upstream // an address inside
+		}),
+
+		Routing: Routing{
+			PrefixHeader:  "x-harmony-prefix",
+			SessionHeader: "x-harmony-session",
+			SessionFrom:   slices.Clone(sessionHeaders),
+		},
 		LoopbackCoalescing: Duration{2 * time.Millisecond},
-		Responses:          Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
+
+		Responses: Responses{
+			StoreBytes:      256 << 20,
+			StoreTTL:        Duration{24 * time.Hour},
+			ChainCacheBytes: 64 << 20,
+			ReasoningEvents: ReasoningEventsOpenAI,
+			ToolTimeout:     Duration{5 * time.Minute},
+		},
 		Limits: Limits{
 			MaxBodyBytes:         32 << 20,
 			MaxConversationBytes: turn.DefaultLimits().Bytes,
@@ -465,10 +487,17 @@ func Defaults() *Config {
 			KeptReasoningBytes:   64 << 20,
 			KeptReasoningTTL:     Duration{time.Hour},
 		},
-		Tools:          defaultTools(),
-		StoreURL:       "memory:",
-		Log:            Log{Level: "info", Format: LogFormatJSON},
-		Record:         Record{MaxRecordBytes: 8 << 20, MemoryBytes: 64 << 20, FolderBytes: 1 << 30, FolderAge: Duration{7 * 24 * time.Hour}},
+
+		Tools:    defaultTools(),
+		StoreURL: "memory:",
+		Log:      Log{Level: "info", Format: LogFormatJSON},
+		Record: Record{
+			MaxRecordBytes: 8 << 20,
+			MemoryBytes:    64 << 20,
+			FolderBytes:    1 << 30,
+			FolderAge:      Duration{7 * 24 * time.Hour},
+		},
+
 		Listen:         "127.0.0.1:9002",
 		ReloadInterval: Duration{5 * time.Second},
 		DrainDelay:     Duration{3 * time.Second},
@@ -535,6 +564,8 @@ func (m Model) over(d Model) Model {
 			*f.field = f.fallback
 		}
 	}
+
+	// 0 is not written, for all of these: a model cannot switch off what the defaults switch on.
 	for _, f := range []struct {
 		field    *int
 		fallback int

@@ -26,6 +26,7 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 			values[name] = value
 		}
 	}
+
 	if list := values[envModels]; list != "" {
 		c.HarmonyModels = splitList(list)
 	}
@@ -40,6 +41,8 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 		}
 		delete(values, name)
 	}
+
+	// What is left is no key.
 	for name := range values {
 		if strings.HasPrefix(name, envPrefix) && !serviceLink.MatchString(name) {
 			unknown = append(unknown, name)

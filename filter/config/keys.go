@@ -22,10 +22,13 @@ import (
 // value, leave it as it is; a list is set as a whole. An error names every key at
 // fault by its path, which begins with path.
 func readYAML(text []byte, v any, path string) error {
-	text, err := yaml.YAMLToJSONStrict(text) // an error if a key is repeated
+	// An error if a key is repeated.
+	text, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errYAML, err)
 	}
+
+	// A number stays as it is written: a float would lose digits of large ones.
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.UseNumber()
 	var tree any
@@ -40,12 +43,13 @@ var errYAML = errors.New("read YAML")
 
 // assign sets a part of the configuration from a part of the tree.
 func assign(to reflect.Value, node any, path string) []error {
-	if node == nil {
+	if node == nil { // the key has no value
 		return nil
 	}
 	if d, ok := to.Addr().Interface().(*Duration); ok {
 		return assignDuration(d, node, path)
 	}
+
 	switch to.Kind() {
 	case reflect.Pointer: // nil: the key is not written
 		to.Set(reflect.New(to.Type().Elem()))
@@ -65,6 +69,8 @@ func assign(to reflect.Value, node any, path string) []error {
 			return assignList(to, list, path)
 		}
 		return misfit(path, "a list", node)
+
+	// What a kind below takes is exact: a number in quotes is a text.
 	case reflect.Bool:
 		value, ok := node.(bool)
 		if !ok {

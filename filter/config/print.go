@@ -60,9 +60,11 @@ func hideSecrets(raw string, all bool) string {
 	if u.Opaque != "" && u.Scheme != "sqlite" { // such as redis:user:password@host
 		return u.Scheme + ":" + hidden
 	}
+
 	if _, set := u.User.Password(); set {
 		u.User = url.UserPassword(u.User.Username(), "hidden")
 	}
+
 	parts := strings.Split(u.RawQuery, "&")
 	for i, part := range parts {
 		name, _, assigned := strings.Cut(part, "=")
@@ -74,6 +76,9 @@ func hideSecrets(raw string, all bool) string {
 	if all && query != "" {
 		query = "hidden"
 	}
+
+	// A URL without secrets stays as it was written, where another spelling would be a change of
+	// the hash.
 	if shown, set := u.User.Password(); shown == "hidden" && set || query != u.RawQuery {
 		u.RawQuery = query
 		return u.String()
@@ -81,7 +86,7 @@ func hideSecrets(raw string, all bool) string {
 	return raw
 }
 
-// hideValues is a mapping with its values hidden, but for the names of variables of
+// hideValues is a mapping with its values hidden, except the names of variables of
 // the environment in them.
 func hideValues(m map[string]string) map[string]string {
 	shown := map[string]string{}

@@ -26,6 +26,7 @@ func (r *Record) check() (errs []error) {
 			errs = append(errs, fmt.Errorf("record.outcomes: must be of %s, not %q", strings.Join(outcomes, ", "), o))
 		}
 	}
+
 	if r.MaxRecordBytes < minRecordBytes {
 		errs = append(errs, fmt.Errorf("record.max_record_bytes: must be at least %d", minRecordBytes))
 	}

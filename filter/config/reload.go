@@ -63,7 +63,8 @@ func removed(path string, was, is, unset reflect.Value) (keys []string) {
 		return keys
 	}
 
-	goneBack := reflect.DeepEqual(is.Interface(), unset.Interface()) && !reflect.DeepEqual(was.Interface(), is.Interface())
+	goneBack := reflect.DeepEqual(is.Interface(), unset.Interface()) &&
+		!reflect.DeepEqual(was.Interface(), is.Interface())
 	if goneBack {
 		keys = append(keys, path)
 	}
@@ -94,7 +95,8 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 		// An element has no default of its own: what is not written is zero.
 		unset := reflect.Zero(before.Type())
 		for _, k := range keysOf(before.Type(), path+"["+strings.Join(names, " ")+"].", nil) {
-			keys = append(keys, removed(k.path, before.FieldByIndex(k.index), after.FieldByIndex(k.index), unset.FieldByIndex(k.index))...)
+			field := removed(k.path, before.FieldByIndex(k.index), after.FieldByIndex(k.index), unset.FieldByIndex(k.index))
+			keys = append(keys, field...)
 		}
 	}
 	return keys
@@ -125,6 +127,7 @@ var errTenantsMoved = errors.New(
 // configuration was made from c.
 func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	changed := c.Changed(next)
+
 	var errs []error
 	if c.TenantHeader != "" && next.TenantHeader != c.TenantHeader {
 		errs = append(errs, errTenantsMoved)

@@ -34,6 +34,7 @@ func (c *Config) checkRollout() (errs []error) {
 	bad := func(i int, key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("rollout[%d].%s: %w", i, key, fmt.Errorf(format, args...)))
 	}
+
 	for i, r := range c.Rollout {
 		switch {
 		case r.Percent == nil:
@@ -44,12 +45,15 @@ func (c *Config) checkRollout() (errs []error) {
 		if r.Tenant != "" && c.TenantHeader == "" {
 			bad(i, "tenant", "tenant_header is not set, so that no request has a tenant: set it, or leave tenant out")
 		}
+
+		harmony := func(entry string) bool { return meet(entry, r.Match) }
 		switch first := slices.IndexFunc(c.Rollout[:i], func(before Rollout) bool { return before.covers(r) }); {
 		case r.Match == "=":
 			bad(i, "match", "write a part of the model's name, or =name, or leave it out for all models")
 		case first >= 0:
-			bad(i, "match", "the entry is never reached: rollout[%d] takes all that it matches; put the narrower one first", first)
-		case r.Match != "" && !slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, r.Match) }):
+			bad(i, "match",
+				"the entry is never reached: rollout[%d] takes all that it matches; put the narrower one first", first)
+		case r.Match != "" && !slices.ContainsFunc(c.HarmonyModels, harmony):
 			bad(i, "match", "%q is never reached: harmony_models has no such model; add it there", r.Match)
 		}
 	}

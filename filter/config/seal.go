@@ -13,6 +13,7 @@ const SealKeyBytes = 32
 // shows none of them.
 func (r *Responses) Keys() ([][]byte, error) {
 	keys := make([][]byte, len(r.SealKeys))
+
 	var errs []error
 	for i, text := range r.SealKeys {
 		var err error

@@ -104,6 +104,7 @@ func (t LoopbackTLS) Read() (*tls.Config, error) {
 		}
 		return text
 	}
+
 	if t.CAFile != "" {
 		made.RootCAs = x509.NewCertPool()
 		if text := read("ca_file", t.CAFile); text != nil && !made.RootCAs.AppendCertsFromPEM(text) {

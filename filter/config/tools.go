@@ -132,10 +132,17 @@ func (t *Tools) Builtins() map[tools.Builtin]string {
 // [os.LookupEnv].
 func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, error) {
 	o := tools.Options{
-		ListTimeout: t.ListTimeout.Duration, CallTimeout: t.CallTimeout.Duration, IdleTimeout: t.IdleTimeout.Duration,
-		MaxSessions: t.MaxSessions, MaxProcesses: t.MaxProcesses, MaxListed: t.MaxListed,
-		MaxResultBytes: t.MaxResultBytes, MaxMessageBytes: t.MaxMessageBytes, MaxInflightBytes: t.MaxInflightBytes,
+		ListTimeout:      t.ListTimeout.Duration,
+		CallTimeout:      t.CallTimeout.Duration,
+		IdleTimeout:      t.IdleTimeout.Duration,
+		MaxSessions:      t.MaxSessions,
+		MaxProcesses:     t.MaxProcesses,
+		MaxListed:        t.MaxListed,
+		MaxResultBytes:   t.MaxResultBytes,
+		MaxMessageBytes:  t.MaxMessageBytes,
+		MaxInflightBytes: t.MaxInflightBytes,
 	}
+
 	var errs []error
 	for i, entry := range t.AllowedHosts {
 		host, err := tools.ParseHost(entry)
@@ -153,6 +160,9 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 		}
 		o.AllowedNetworks = append(o.AllowedNetworks, network.Masked())
 	}
+
+	// A server of a built-in tool has to have that tool's functions, which its listing shows. The
+	// order of a map is none: the list is sorted.
 	for i := range t.Servers {
 		server, err := t.Servers[i].resolve(fmt.Sprintf("tools.servers[%d]", i), lookup)
 		errs = append(errs, err...)
@@ -169,7 +179,14 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 
 // resolve is the server with the values of its environment variables.
 func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (tools.Server, []error) {
-	server := tools.Server{Label: s.Label, URL: s.URL, Transport: s.Transport, Command: s.Command, Trusted: true, Approval: s.RequireApproval == ApprovalAlways}
+	server := tools.Server{
+		Label:     s.Label,
+		URL:       s.URL,
+		Transport: s.Transport,
+		Command:   s.Command,
+		Trusted:   true,
+		Approval:  s.RequireApproval == ApprovalAlways,
+	}
 	if len(s.AllowedTools) > 0 {
 		server.AllowedTools = s.AllowedTools
 	}
@@ -179,6 +196,7 @@ func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (t
 	for _, name := range s.RequestHeaders {
 		server.RequestHeaders = append(server.RequestHeaders, http.CanonicalHeaderKey(name))
 	}
+
 	var errs []error
 	value := func(key, text string) string {
 		text, err := expand(text, lookup)
@@ -199,6 +217,7 @@ func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (t
 		}
 		server.Header.Add(name, value("headers."+name, s.Headers[name]))
 	}
+
 	if err := tools.CheckHeader(server.Header); err != nil {
 		errs = append(errs, fmt.Errorf("%s.headers: %w", path, err))
 	}
@@ -247,6 +266,7 @@ func (t *Tools) check() (errs []error) {
 		labels[s.Label] = true
 		errs = append(errs, s.check(path)...)
 	}
+
 	for _, builtIn := range []struct{ key, label string }{
 		{"web_search", t.WebSearch},
 		{"code_interpreter", t.CodeInterpreter},
@@ -259,6 +279,7 @@ func (t *Tools) check() (errs []error) {
 				"tools.%s: there is no server %q in tools.servers", builtIn.key, builtIn.label))
 		}
 	}
+
 	if _, err := t.Options(os.LookupEnv); err != nil {
 		errs = append(errs, err)
 	}
@@ -269,6 +290,7 @@ func (s *ToolServer) check(path string) (errs []error) {
 	bad := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s.%s: %w", path, key, fmt.Errorf(format, args...)))
 	}
+
 	if s.RequireApproval == "" {
 		s.RequireApproval = ApprovalNever
 	}
@@ -277,8 +299,10 @@ func (s *ToolServer) check(path string) (errs []error) {
 		bad("allowed_tools", "a name is empty")
 	}
 	if s.Transport != "" {
-		errs = append(errs, oneOf(path+".transport", s.Transport, tools.TransportHTTP, tools.TransportSSE, tools.TransportStdio)...)
+		errs = append(errs, oneOf(path+".transport", s.Transport,
+			tools.TransportHTTP, tools.TransportSSE, tools.TransportStdio)...)
 	}
+
 	switch {
 	case len(s.Command) == 0 && s.URL == "":
 		bad("url", "write the server's url, or the command of one that is a process")
@@ -318,7 +342,8 @@ func (s *ToolServer) checkProcess(bad func(key, format string, args ...any)) {
 func (s *ToolServer) checkRemote(bad func(key, format string, args ...any)) {
 	switch u, err := url.Parse(s.URL); {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		bad("url", "write it as https://host/path") // its query may hold a secret
+		// Its query may hold a secret.
+		bad("url", "write it as https://host/path")
 	case u.User != nil:
 		bad("url", "must not have a user or a password; use headers")
 	case u.Fragment != "":

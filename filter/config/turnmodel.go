@@ -31,7 +31,9 @@ func (c *Config) reasoningLimits(m *Model, tenant string) turn.ReasoningLimits {
 	r := &m.Reasoning
 	limits := turn.ReasoningLimits{Budget: r.Budget, ReserveFinal: r.ReserveFinalTokens, MaxRepeats: r.MaxRepeats}
 	if r.BudgetLow > 0 || r.BudgetMedium > 0 || r.BudgetHigh > 0 {
-		limits.ByEffort = map[harmony.Effort]int{harmony.EffortLow: r.BudgetLow, harmony.EffortMedium: r.BudgetMedium, harmony.EffortHigh: r.BudgetHigh}
+		limits.ByEffort = map[harmony.Effort]int{
+			harmony.EffortLow: r.BudgetLow, harmony.EffortMedium: r.BudgetMedium, harmony.EffortHigh: r.BudgetHigh,
+		}
 	}
 	for _, b := range c.ReasoningBudgets {
 		if (b.Match == "" || matches(b.Match, m.UpstreamModel)) && (b.Tenant == "" || b.Tenant == tenant) {

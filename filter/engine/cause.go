@@ -16,28 +16,32 @@ const maxCause = 600
 // and of the engines' servers. A space stands for an underscore too.
 var knownPhrases = []string{
 	// Envoy's local replies, and its reasons why there is no connection.
-	"no healthy upstream", "upstream connect error or disconnect/reset before headers", "retried and the latest reset reason",
-	"reset reason", "remote connection failure", "local connection failure", "connection failure", "connection termination",
-	"connection timeout", "transport failure reason", "delayed connect error", "immediate connect error", "remote reset",
-	"local reset", "remote refused stream reset", "protocol error", "overflow", "upstream request timeout", "stream timeout",
-	"upstream max stream duration reached", "local rate limited", "RBAC: access denied", "no cluster match", "cluster not found",
-	"upstream response too large", "buffer limit exceeded",
+	"no healthy upstream", "upstream connect error or disconnect/reset before headers",
+	"retried and the latest reset reason", "reset reason", "remote connection failure", "local connection failure",
+	"connection failure", "connection termination", "connection timeout", "transport failure reason",
+	"delayed connect error", "immediate connect error", "remote reset", "local reset",
+	"remote refused stream reset", "protocol error", "overflow", "upstream request timeout", "stream timeout",
+	"upstream max stream duration reached", "local rate limited", "RBAC: access denied", "no cluster match",
+	"cluster not found", "upstream response too large", "buffer limit exceeded",
 	// Sockets and names.
-	"connection refused", "connection reset by peer", "connection timed out", "no route to host", "network is unreachable",
-	"host is unreachable", "broken pipe", "no such file or directory", "name or service not known",
+	"connection refused", "connection reset by peer", "connection timed out", "no route to host",
+	"network is unreachable", "host is unreachable", "broken pipe", "no such file or directory",
+	"name or service not known",
 	// TLS.
-	"TLS error", "SSL routines", "OPENSSL internal", "CERTIFICATE VERIFY FAILED", "WRONG VERSION NUMBER", "TLSV1 ALERT UNKNOWN CA",
-	"TLSV1 ALERT PROTOCOL VERSION", "TLSV1 CERTIFICATE REQUIRED", "SSLV3 ALERT CERTIFICATE UNKNOWN", "SSLV3 ALERT HANDSHAKE FAILURE",
-	"SSLV3 ALERT BAD CERTIFICATE", "HTTP REQUEST", "unable to get local issuer certificate", "certificate has expired",
-	"self-signed certificate", "verify cert failed", "verify SAN list", "X509 verify cert",
+	"TLS error", "SSL routines", "OPENSSL internal", "CERTIFICATE VERIFY FAILED", "WRONG VERSION NUMBER",
+	"TLSV1 ALERT UNKNOWN CA", "TLSV1 ALERT PROTOCOL VERSION", "TLSV1 CERTIFICATE REQUIRED",
+	"SSLV3 ALERT CERTIFICATE UNKNOWN", "SSLV3 ALERT HANDSHAKE FAILURE", "SSLV3 ALERT BAD CERTIFICATE",
+	"HTTP REQUEST", "unable to get local issuer certificate", "certificate has expired", "self-signed certificate",
+	"verify cert failed", "verify SAN list", "X509 verify cert",
 	// Engines.
-	"EngineCore encountered an issue", "See stack trace (above) for the root cause", "EngineDeadError", "out of memory", "CUDA error",
-	"CUDA", "illegal memory access", "device-side assert triggered", "NCCL", "maximum context length", "context length",
-	"out of vocabulary", "out-of-vocab token ids", "does not exist", "validation error", "validation errors", "Input should be a valid",
-	"Field required", "Extra inputs are not permitted", "failed to parse grammar", "Failed to initialize samplers", "failed to compile",
-	"grammar", "structured outputs", "guided decoding", "loading model", "model is overloaded", "server is overloaded",
-	"the request queue is full", "queue is full", "timed out", "shutting down", "is not supported", "is not allowed", "must be",
-	"greater than", "less than", "got", "<html>", "nginx",
+	"EngineCore encountered an issue", "See stack trace (above) for the root cause", "EngineDeadError",
+	"out of memory", "CUDA error", "CUDA", "illegal memory access", "device-side assert triggered", "NCCL",
+	"maximum context length", "context length", "out of vocabulary", "out-of-vocab token ids", "does not exist",
+	"validation error", "validation errors", "Input should be a valid", "Field required",
+	"Extra inputs are not permitted", "failed to parse grammar", "Failed to initialize samplers",
+	"failed to compile", "grammar", "structured outputs", "guided decoding", "loading model", "model is overloaded",
+	"server is overloaded", "the request queue is full", "queue is full", "timed out", "shutting down",
+	"is not supported", "is not allowed", "must be", "greater than", "less than", "got", "<html>", "nginx",
 }
 
 // known matches what may be kept of a message: a phrase, the text of an HTTP status, or

@@ -24,10 +24,13 @@ func (r *Request) Continued(account *work.Account, output []harmony.Token) *Requ
 	if next.MaxTokens < 1 {
 		return nil
 	}
+
 	if r.Seed != nil && len(output) > 0 {
 		seed := *r.Seed + 1
 		next.Seed = &seed
 	}
+
+	// The grammar is of the whole output: what is left of it is another one.
 	if r.Constraint != nil {
 		rest, ok := constraint.After(account, r.Constraint, output)
 		if !ok {

@@ -207,6 +207,8 @@ func validate(r *Request) *apierror.Error {
 	case r.MinTokens > r.MaxTokens:
 		return apierror.Invalid("min_tokens", "min_tokens must not be greater than max_tokens.")
 	}
+
+	// JSON has no such numbers: an object with one could not be encoded.
 	for _, f := range []struct {
 		param string
 		value *float64

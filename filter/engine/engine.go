@@ -3,10 +3,16 @@
 // engine's HTTP request. The bytes of the streamed reply, in pieces of any
 // size, become chunks of token ids.
 //
-// Each dialect has a file of its own; the files *_prefill.go contain what the
-// dialects of one vendor share for disaggregated serving. The package contains
-// nothing specific to OpenAI's APIs and opens no sockets. The example shows a
-// complete call.
+// [Dialect] is the wire format of one kind of engine, [Traits] what such an engine
+// can and cannot do, and [Decoder] reads one reply. Each dialect has a file of its
+// own; the files *_prefill.go contain what the dialects of one vendor share for
+// disaggregated serving. Decoders of server-sent events share stream.go and sse.go,
+// those of gRPC share grpc.go, and all share the choices and buffers of progress.go.
+//
+// The package knows engines: their parameters, the shape of their events, their
+// errors, and what they do differently from what they document, which is said where
+// the code depends on it. It contains nothing specific to OpenAI's APIs, reads no
+// Harmony, and opens no sockets. The example shows a complete call.
 package engine
 
 import (
@@ -24,15 +30,22 @@ import (
 //
 // It is large because every field is a parameter of the engines' own requests.
 type Request struct {
-	ID     string // sent as the engine's request id
-	Model  string // the engine's name of the model
+	ID    string // sent as the engine's request id
+	Model string // the engine's name of the model
+
+	// What is to be generated.
 	Prompt []harmony.Token
 	N      int // number of choices, at least 1
-	// Most output tokens of a choice, at least 1; the caller has replaced "absent" by what is left of
-	// the context
+	// MaxTokens is the most output tokens of a choice, at least 1; the caller has replaced
+	// "absent" by what is left of the context.
 	MaxTokens int
 	MinTokens int
+	// StopTokens are those in addition to <|return|> and <|call|>, which are always sent; not
+	// sent together with a Constraint.
+	StopTokens []harmony.Token
+	Constraint constraint.Format // the grammar of the whole output; nil: none
 
+	// Sampling.
 	Temperature       *float64
 	TopP              *float64
 	TopK              *int // -1 or 0: no limit
@@ -42,17 +55,20 @@ type Request struct {
 	RepetitionPenalty *float64
 	Seed              *int64
 	LogitBias         map[harmony.Token]float64
-	// In addition to <|return|> and <|call|>, which are always sent; not sent together with a
-	// Constraint
-	StopTokens []harmony.Token
-	CacheSalt  string
-	Priority   *int
-	Constraint constraint.Format // the grammar of the whole output; nil: none
-	// The client waits for one JSON object, so the engine may send few, large chunks
-	Whole          bool
-	Disaggregation *Disaggregation // the role in a disaggregated request; nil: the request is not disaggregated
-	Logprobs       bool            // return the log probability of every output token
-	TopLogprobs    int             // number of most likely tokens to return per position, at most [MaxTopLogprobs]
+
+	// What is returned beside the tokens.
+	Logprobs    bool // the log probability of every output token
+	TopLogprobs int  // number of most likely tokens per position, at most [MaxTopLogprobs]
+
+	// How it is served.
+	CacheSalt string
+	Priority  *int
+	// Whole says that the client waits for one JSON object, so the engine may send few, large
+	// chunks.
+	Whole bool
+	// Disaggregation is the role in a disaggregated request; nil: the request is not
+	// disaggregated.
+	Disaggregation *Disaggregation
 }
 
 // HTTPRequest is a request for an engine. Its method is always POST.
@@ -83,8 +99,10 @@ const Unknown = -1
 // Usage contains the counts that only the engine knows. A count is Unknown if
 // the engine did not report it.
 type Usage struct {
-	CachedTokens int    // tokens of the prompt that were in the engine's prefix cache
-	Replica      string // IP:port of the replica that has answered, which decoders do not set; "": unknown
+	// CachedTokens are those of the prompt that were in the engine's prefix cache.
+	CachedTokens int
+	// Replica is IP:port of the replica that has answered, which decoders do not set; "": unknown.
+	Replica string
 }
 
 // Bound replaces counts that cannot be true of a prompt with so many tokens. Clients are
@@ -95,12 +113,21 @@ func (u *Usage) Bound(prompt int) {
 
 // Chunk is a piece of the output of one choice.
 type Chunk struct {
-	Index       int             // index of the choice, less than the request's N
-	Tokens      []harmony.Token // new ids, including the stop token; valid until the next call of the decoder
-	Logprobs    []Logprob       // one per token if the request asks for them, else nil; valid as long as Tokens
-	Finish      Finish
-	Usage       *Usage // of the whole request, in the chunk where the engine reports it; valid as long as Tokens
-	Inserted    bool   // the tokens end the model's reasoning; the model has not generated them
+	Index int // index of the choice, less than the request's N
+
+	// Tokens are the new ids, including the stop token; valid until the next call of the
+	// decoder.
+	Tokens []harmony.Token
+	// Logprobs has one for each token if the request asks for them, else it is nil; valid as
+	// long as Tokens.
+	Logprobs []Logprob
+	// Inserted says that the tokens end the model's reasoning: the model has not generated them.
+	Inserted bool
+	Finish   Finish
+
+	// Usage is of the whole request, in the chunk where the engine reports it; valid as long as
+	// Tokens.
+	Usage       *Usage
 	Fingerprint string // the engine's weight version or build, if it reports one
 }
 

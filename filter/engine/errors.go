@@ -47,6 +47,7 @@ func readError(status int, header func(string) string, body []byte) *apierror.Er
 // retryAfter returns the value of the retry-after header, or 0 if there is no
 // valid one.
 func retryAfter(header func(string) string) time.Duration {
+	// Seconds only: a date, which HTTP allows too, counts as none.
 	seconds, err := strconv.Atoi(strings.TrimSpace(header("retry-after")))
 	if err != nil || seconds < 0 {
 		return 0
@@ -56,6 +57,7 @@ func retryAfter(header func(string) string) time.Duration {
 
 // eventError decodes an event {"error":{…,"code":500}}.
 func eventError(event []byte) *apierror.Error {
+	// The status of the reply was 200: the object's code is all that says what kind of error it is.
 	f := readFailure(event)
 	if f.status < 400 || f.status > 599 {
 		f.status = http.StatusInternalServerError
@@ -67,6 +69,8 @@ func readFailure(body []byte) failure {
 	if !gjson.ValidBytes(body) {
 		return failure{text: strings.TrimSpace(string(body[:min(len(body), 400)]))}
 	}
+
+	// vLLM and llama.cpp have {"error":{…}}, SGLang has the members alone.
 	root := gjson.ParseBytes(body)
 	object := root
 	if e := root.Get("error"); e.IsObject() {
@@ -83,6 +87,7 @@ func readFailure(body []byte) failure {
 			return f
 		}
 	}
+
 	// FastAPI: {"detail":[{"loc":["body","temperature"],"msg":"…"}]}
 	if first := root.Get("detail.0"); first.IsObject() {
 		loc := first.Get("loc").Array()
@@ -122,14 +127,21 @@ func clientError(f failure) *apierror.Error {
 	switch f.status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return invalidRequest(f)
+
+	// The client's credentials are Envoy's business. What the engine rejects is the filter's or
+	// Envoy's, which the client cannot change.
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return badGateway("The engine rejected the filter's credentials. The engine's operator has to configure them.")
+
 	case http.StatusNotFound:
+		// vLLM has a 404 for a model that it does not serve, and for a path.
 		if f.param == "model" || strings.Contains(strings.ToLower(f.message), "model") {
 			return apierror.New(http.StatusNotFound, "model_not_found", "model",
 				"The engine does not serve this model.")
 		}
-		return badGateway("The engine does not know the requested path. The engine's operator has to check its kind and route.")
+		return badGateway(
+			"The engine does not know the requested path. The engine's operator has to check its kind and route.")
+
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return apierror.New(http.StatusGatewayTimeout, "", "", "The engine did not answer in time. Try again later.")
 	case http.StatusTooManyRequests:
@@ -157,12 +169,16 @@ func badGateway(message string) *apierror.Error {
 }
 
 func invalidRequest(f failure) *apierror.Error {
+	// Clients shorten a conversation that is too long, and do not send it again as it is: this
+	// comes before any other reading. llama.cpp says it by the type, others by their words.
 	if f.kind == "exceed_context_size_error" || tooLong.MatchString(f.message) {
 		return contextLengthExceeded(f.message)
 	}
 	if f.status == http.StatusRequestEntityTooLarge {
 		return apierror.New(f.status, "", "", "The request is too large for the engine. Shorten the conversation.")
 	}
+
+	// Only what is about a sampling parameter is passed on: other text may repeat the prompt.
 	param, reason := f.fault()
 	if param == "" {
 		return apierror.Invalid("", "The engine refused the request.")
@@ -176,11 +192,15 @@ func invalidRequest(f failure) *apierror.Error {
 // Patterns of the engines' messages about a request that exceeds the context,
 // and of the numbers in them.
 var (
-	tooLong = regexp.MustCompile(`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
-		`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|maximum context length|greater than max_model_len`)
+	tooLong = regexp.MustCompile(
+		`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
+			`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|` +
+			`maximum context length|greater than max_model_len`)
 	limitNumber  = regexp.MustCompile(`(?i)(?:context|model|allowed|sequence)[ _](?:len(?:gth)?|size)\D{0,12}?(\d+)`)
-	promptNumber = regexp.MustCompile(`(?i)(?:contains|has|input(?: length)?|prompt|request) \(?(?:at least )?(?:length )?(\d+)|(\d+) (?:tokens from|in) the (?:input )?messages`)
-	totalNumber  = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)
+	promptNumber = regexp.MustCompile(
+		`(?i)(?:contains|has|input(?: length)?|prompt|request) \(?(?:at least )?(?:length )?(\d+)|` +
+			`(\d+) (?:tokens from|in) the (?:input )?messages`)
+	totalNumber = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)
 )
 
 // contextLengthExceeded is the error of a conversation that is too long, in the words
@@ -191,16 +211,23 @@ func contextLengthExceeded(message string) *apierror.Error {
 	limit, prompt := number(limitNumber, message), number(promptNumber, message)
 	total := number(totalNumber, message)
 	tokens, maximum := atoi(cmp.Or(prompt, total)), atoi(limit)
-	text := "Your messages are longer than the model's maximum context length. Please reduce the length of the messages."
+
+	text := "Your messages are longer than the model's maximum context length. " +
+		"Please reduce the length of the messages."
 	switch {
 	case maximum == 0:
 	case tokens > maximum:
-		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", maximum, tokens)
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in "+
+			"%d tokens. Please reduce the length of the messages.", maximum, tokens)
 	case tokens > 0: // the output does not fit
-		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion.", maximum, tokens)
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in "+
+			"%d tokens, and the output has no room for as many as the request asks for. "+
+			"Please reduce the length of the messages or of the completion.", maximum, tokens)
 	default:
-		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages and the completion resulted in more. Please reduce the length of the messages or of the completion.", maximum)
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages and the "+
+			"completion resulted in more. Please reduce the length of the messages or of the completion.", maximum)
 	}
+
 	err := apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s %s", text, end)
 	if maximum > 0 && tokens > maximum {
 		err.Overflow = &apierror.Overflow{Tokens: tokens, Max: maximum}

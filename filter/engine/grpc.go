@@ -20,11 +20,13 @@ type grpcDialect struct {
 	kind    string
 	path    string   // path of the method
 	ignored []string // parameters that the service has no fields for
+
 	// validate returns an error for what this engine in particular does not
 	// support. It may be nil.
 	validate func(r *Request) *apierror.Error
 	// encode appends the fields of a GenerateRequest.
 	encode func(m *message, r *Request)
+
 	// readLogprobs reads the field logprobs of a Chunk or Complete. It returns
 	// false if the field is not in the expected format.
 	readLogprobs func(l *logprobs, b []byte) bool
@@ -37,7 +39,12 @@ type grpcDialect struct {
 // the field numbers in the message. Only a Complete, which ends a choice, has a
 // finish reason.
 type replyMessage struct {
-	field, ids, cached, index, finish, logprobs protowire.Number
+	field    protowire.Number
+	ids      protowire.Number
+	cached   protowire.Number
+	index    protowire.Number
+	finish   protowire.Number
+	logprobs protowire.Number
 }
 
 func (d *grpcDialect) Kind() string { return d.kind }
@@ -55,6 +62,8 @@ func (d *grpcDialect) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 			return nil, err
 		}
 	}
+
+	// An id takes three bytes as a varint. The frame's length is known at the end.
 	m := message{make([]byte, framePrefix, 3*len(r.Prompt)+1024)}
 	d.encode(&m, r)
 	binary.BigEndian.PutUint32(m.b[1:], uint32(len(m.b)-framePrefix)) //nolint:gosec // bounded by the size of requests
@@ -150,15 +159,18 @@ func (d *grpcDecoder) read(b []byte, chunks []Chunk) ([]Chunk, *apierror.Error) 
 		default:
 			return true
 		}
+
 		known, m.complete = true, number == d.dialect.complete.field
 		inner, _ := protowire.ConsumeBytes(value)
 		return d.readMessage(&m, inner, fields)
 	})
+
 	if !ok {
 		return chunks, notProtobuf()
 	}
 	if !known {
-		return chunks, nil // a message that only newer engines send
+		// A message that only newer engines send.
+		return chunks, nil
 	}
 	if ok, err := d.isOpen(m.index); !ok {
 		return chunks, err
@@ -172,6 +184,7 @@ func notProtobuf() *apierror.Error { return unreadable("a message is not the eng
 func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) bool {
 	from := len(d.ids)
 	d.logprobs.next()
+
 	ok := readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
 		ok = true
 		switch number {
@@ -192,6 +205,8 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 		}
 		return ok
 	})
+
+	// Full: what is appended later for another message must not change these.
 	m.ids = d.ids[from:len(d.ids):len(d.ids)]
 	return ok
 }
@@ -210,7 +225,8 @@ func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *a
 	c := Chunk{Index: m.index, Tokens: m.ids}
 	var err *apierror.Error
 	if m.complete {
-		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):] // the ids before have been returned already
+		// A Complete repeats ids: those before have been returned already.
+		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):]
 		if c.Finish, err = grpcFinish(m.finish); err != nil {
 			return chunks, err
 		}
@@ -220,6 +236,8 @@ func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *a
 		return chunks, err
 	}
 	d.seen[m.index] += len(c.Tokens)
+
+	// The counts are in every message. One chunk has them, the first.
 	if !d.usageSent {
 		d.usageSent = true
 		d.usage.CachedTokens = m.cached
@@ -234,6 +252,7 @@ func grpcFinish(reason []byte) (Finish, *apierror.Error) {
 	switch string(reason) {
 	case "length":
 		return FinishLength, nil
+	// Another engine can go on.
 	case "abort", "cancelled", "timeout":
 		return FinishAbort, nil
 	case "error":
@@ -259,6 +278,8 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 	if f.fault != "" {
 		return nil, nil, false
 	}
+
+	// Most pieces have whole messages, which are not copied.
 	if len(f.pending) == 0 {
 		size, known := f.size(p)
 		if known && len(p) >= size {
@@ -267,6 +288,8 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 		f.buffer(p)
 		return nil, nil, false
 	}
+
+	// The length comes first: no more is copied than belongs to this message.
 	if missing := framePrefix - len(f.pending); missing > 0 {
 		n := min(missing, len(p))
 		f.buffer(p[:n])
@@ -276,11 +299,13 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 	if !known {
 		return nil, nil, false
 	}
+
 	n := min(size-len(f.pending), len(p))
 	f.buffer(p[:n])
 	if len(f.pending) < size {
 		return nil, nil, false
 	}
+
 	m = f.pending[framePrefix:]
 	if f.pending = f.pending[:0]; size > keepLine {
 		f.pending = nil
@@ -338,16 +363,26 @@ func statusError(field func(name string) string) *apierror.Error {
 	if code == "" || code == "0" {
 		return nil
 	}
+
 	status, known := httpStatus[code]
 	if !known {
 		status = http.StatusInternalServerError
 	}
+
+	// gRPC percent-encodes the message. RESOURCE_EXHAUSTED means two things: that the engine has
+	// no room, and that the request is larger than the server's limit on messages.
 	message, err := url.PathUnescape(field("grpc-message"))
 	if err != nil {
 		message = ""
 	}
-	if code == "8" && strings.Contains(message, "larger than max") { // the server's limit on the size of a message
+	if code == "8" && strings.Contains(message, "larger than max") {
 		status = http.StatusRequestEntityTooLarge
 	}
-	return translate(failure{status: status, message: message, kind: "grpc-status " + code, retryAfter: retryAfter(field)})
+
+	return translate(failure{
+		status:     status,
+		message:    message,
+		kind:       "grpc-status " + code,
+		retryAfter: retryAfter(field),
+	})
 }

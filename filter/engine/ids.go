@@ -36,6 +36,8 @@ func appendIDList(dst []byte, ids []harmony.Token) []byte {
 		if id >= longID {
 			return appendLongIDs(dst[:len(dst)+at], ids[i:])
 		}
+
+		// Six digits and a comma in one word. Leading zeros are shifted out.
 		w := uint64(digits[id/1000]) | uint64(digits[id%1000])<<24 | ','<<48
 		const zeros, last = '0' * 0x010101010101, 1 << 40 // the last digit stays if it is zero
 		skip := bits.TrailingZeros64(w^zeros|last) / 8

@@ -36,7 +36,8 @@ func (s *scanner) more(end byte) bool {
 	if s.bad {
 		return false
 	}
-	first := s.b[s.i-1] == end-2 // in ASCII, the codes of { and [ are two less than those of } and ]
+	// In ASCII, the codes of { and [ are two less than those of } and ].
+	first := s.b[s.i-1] == end-2
 	s.space()
 	switch c := s.peek(); {
 	case c == end:
@@ -186,12 +187,14 @@ func (s *scanner) skipString() {
 // skipFlat skips an array of numbers, such as the ids of a prompt. It returns
 // false for other arrays and does not move.
 func (s *scanner) skipFlat() bool {
+	// IndexByte reads many bytes at a time, and a prompt of a hundred thousand ids is a megabyte.
 	end := bytes.IndexByte(s.b[s.i:], ']')
 	if end < 0 {
 		return false
 	}
 	inner := s.b[s.i+1 : s.i+end]
-	if bytes.IndexByte(inner, '"') >= 0 || bytes.IndexByte(inner, '[') >= 0 || bytes.IndexByte(inner, '{') >= 0 || bytes.IndexByte(inner, '}') >= 0 {
+	if bytes.IndexByte(inner, '"') >= 0 || bytes.IndexByte(inner, '[') >= 0 || bytes.IndexByte(inner, '{') >= 0 ||
+		bytes.IndexByte(inner, '}') >= 0 {
 		return false
 	}
 	s.i += end + 1
@@ -245,6 +248,7 @@ func text(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
 	}
+	// Most texts have no escapes.
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1])
 	}
@@ -287,6 +291,8 @@ func appendIDs(ids []harmony.Token, raw []byte) ([]harmony.Token, bool) {
 			i++
 			continue
 		}
+
+		// strconv would need a string.
 		id := uint64(0)
 		for ; i < len(raw) && raw[i] >= '0' && raw[i] <= '9'; i++ {
 			if id = id*10 + uint64(raw[i]-'0'); id > math.MaxUint32 {

@@ -46,6 +46,8 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		return nil, apierror.Invalid("",
 			"This model's engine does not support grammars. Use a model on another engine.")
 	}
+
+	// The server's flags set defaults for each of these: all are sent.
 	o := newBody(r)
 	o.ids("prompt", r.Prompt)
 	o.integer("n_predict", r.MaxTokens)
@@ -60,18 +62,22 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.number("frequency_penalty", or(r.FrequencyPenalty, 0))
 	o.number("presence_penalty", or(r.PresencePenalty, 0))
 	o.number("repeat_penalty", or(r.RepetitionPenalty, 1))
-	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens) // all of them; newer servers do not accept -1
+	// All tokens count. Newer servers do not accept -1 for that.
+	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens)
 	o.integer("seed", llamacppSeed(r.Seed))
+
 	if len(r.LogitBias) > 0 {
 		o.name("logit_bias")
 		o.b = appendPairs(o.b, r.LogitBias)
 	}
 	o.name("stop")
 	o.b = append(o.b, "[]"...)
-	o.boolean("ignore_eos", r.MinTokens > 0) // forbids all tokens that end a generation
+	// This forbids all tokens that end a generation.
+	o.boolean("ignore_eos", r.MinTokens > 0)
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)
+
 	return o.request("/completion", r.ID), nil
 }
 
@@ -124,7 +130,8 @@ type llamacppDecoder struct {
 // Advice reports that some ids are not those that the model generated.
 func (d *llamacppDecoder) Advice() string {
 	if d.lost {
-		return "llama.cpp omits token ids of characters that consist of several tokens: the text is complete, the ids are encoded from it again"
+		return "llama.cpp omits token ids of characters that consist of several tokens: the text is complete, " +
+			"the ids are encoded from it again"
 	}
 	return ""
 }
@@ -164,9 +171,11 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 			}
 		}
 	}
+
 	if !s.whole() || len(e.tokens) == 0 || e.tokens[0] != '[' || e.predicted == Unknown {
 		return chunks, unreadable("an event is not llama.cpp's, or its server does not know return_tokens")
 	}
+
 	c, err := d.chunk(&e)
 	if err != nil {
 		return chunks, err
@@ -197,10 +206,14 @@ func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 	if d.finished[0] {
 		return Chunk{}, nil
 	}
+
 	ids, err := d.parseIDs(e.tokens)
 	if err != nil {
 		return Chunk{}, err
 	}
+
+	// The server holds back the tokens of a character until it is whole, and then sends its text
+	// with the id of the last one only.
 	if len(e.content) > len(`""`) {
 		switch fresh := e.predicted - d.predicted; {
 		case fresh > len(ids):
@@ -211,6 +224,8 @@ func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 		}
 	}
 	d.predicted = e.predicted
+
+	// The server does not know the other stop tokens, and goes on after them.
 	c := Chunk{Tokens: ids}
 	if i := slices.IndexFunc(ids, d.stopsAt); i >= 0 {
 		c.Tokens, c.Finish = ids[:i+1], FinishStop

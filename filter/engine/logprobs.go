@@ -63,6 +63,7 @@ func (l *logprobs) value(v float64) { l.values = append(l.values, clamped(v)) }
 
 // addTop adds a token to the most likely tokens of the current position.
 func (l *logprobs) addTop(token harmony.Token, v float64) {
+	// Engines send them in different orders. OpenAI has the most likely first.
 	v = clamped(v)
 	begin, at := l.bounds[len(l.bounds)-1], len(l.top)
 	for at > begin && l.top[at-1].Logprob < v {
@@ -92,6 +93,8 @@ func (l *logprobs) forTokens(tokens []harmony.Token) ([]Logprob, *apierror.Error
 	if !l.requested || len(tokens) == 0 {
 		return nil, nil
 	}
+
+	// The ids are compared: values of other tokens would be worse than an error.
 	end := len(l.tokens)
 	skip := end - len(tokens)
 	if skip < 0 || len(l.values) < end || !slices.Equal(l.tokens[skip:], tokens) {

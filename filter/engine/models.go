@@ -41,11 +41,13 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	if err := statusError(trailer); err != nil {
 		return m, err
 	}
+
 	var f frames
 	b, rest, ok := f.next(body)
 	if !ok || len(rest) > 0 {
 		return m, unreadable("it is not one message")
 	}
+
 	var path string
 	ok = readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		switch {
@@ -61,6 +63,7 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 		}
 		return true
 	})
+
 	if m.ID == "" {
 		m.ID = path
 	}
@@ -76,5 +79,9 @@ const maxContext = 1<<31 - 1
 // grpcCall returns a call of a gRPC method. framed is the message, preceded by
 // its frame prefix.
 func grpcCall(path string, framed []byte) *HTTPRequest {
-	return &HTTPRequest{Path: path, Header: []Header{{"content-type", "application/grpc"}, {"te", "trailers"}}, Body: framed}
+	return &HTTPRequest{
+		Path:   path,
+		Header: []Header{{"content-type", "application/grpc"}, {"te", "trailers"}},
+		Body:   framed,
+	}
 }

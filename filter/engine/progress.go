@@ -22,7 +22,12 @@ const idsAtOnce = 16
 
 func newProgress(r *Request) progress {
 	n := max(r.N, 1)
-	return progress{logprobs: newLogprobs(r), finished: make([]bool, n), open: n, ids: make([]harmony.Token, 0, idsAtOnce)}
+	return progress{
+		logprobs: newLogprobs(r),
+		finished: make([]bool, n),
+		open:     n,
+		ids:      make([]harmony.Token, 0, idsAtOnce),
+	}
 }
 
 // reset reuses the buffers of the last call of Feed.

@@ -16,7 +16,8 @@ import (
 type message struct{ b []byte }
 
 func (m *message) integer(field protowire.Number, n int64) {
-	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.VarintType), uint64(n)) //nolint:gosec // two's complement is protobuf's form
+	//nolint:gosec // two's complement is protobuf's form
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.VarintType), uint64(n))
 }
 
 func (m *message) number(field protowire.Number, x float64) {
@@ -42,7 +43,8 @@ func (m *message) inner(field protowire.Number, write func(*message)) {
 }
 
 func (m *message) ids(field protowire.Number, ids []harmony.Token) {
-	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(packedSize(ids))) //nolint:gosec // a size
+	//nolint:gosec // a size
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(packedSize(ids)))
 	for _, id := range ids {
 		m.b = protowire.AppendVarint(m.b, uint64(id))
 	}
@@ -54,7 +56,8 @@ func (m *message) prompt(field protowire.Number, ids []harmony.Token) {
 	const idsField = 2
 	size := packedSize(ids)
 	inner := protowire.SizeTag(idsField) + protowire.SizeBytes(size)
-	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(inner)) //nolint:gosec // a size
+	//nolint:gosec // a size
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(inner))
 	m.ids(idsField, ids)
 }
 

@@ -5,7 +5,8 @@ package engine
 // have in common. max_tokens is omitted if it is 0.
 func (r *Request) AppendSampling(dst []byte) []byte {
 	sampling := *r
-	sampling.Whole = false // the size of the reply's chunks is not a sampling parameter
+	// The size of the reply's chunks is not a sampling parameter.
+	sampling.Whole = false
 	o := newObject(dst)
 	o.sampling(&sampling)
 	o.limits(r, "max_tokens", "min_tokens", "seed")

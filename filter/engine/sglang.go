@@ -25,6 +25,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if err := validate(r); err != nil {
 		return nil, err
 	}
+
 	o := newBody(r)
 	o.text("rid", r.ID)
 	o.ids("input_ids", r.Prompt)
@@ -35,14 +36,17 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	p.boolean("no_stop_trim", true)
 	p.text("structural_tag", structuralTag(r))
 	o.b = p.end()
+
 	o.boolean("stream", true)
 	o.bootstrap(r)
 	if r.Logprobs {
 		o.boolean("return_logprob", true)
-		o.integer("logprob_start_len", -1) // no log probabilities of the prompt
+		// No log probabilities of the prompt.
+		o.integer("logprob_start_len", -1)
 		o.integer("top_logprobs_num", r.TopLogprobs)
 	}
 	o.scheduling(r)
+
 	return o.request("/generate", ""), nil
 }
 
@@ -118,6 +122,7 @@ func (d *sglangDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.E
 			}
 		}
 	}
+
 	if !s.whole() || e.ids == nil {
 		return chunks, unreadable("an event is not SGLang's")
 	}
@@ -131,6 +136,7 @@ func (e *sglangEvent) readMeta(s *scanner) {
 	if !s.enter('{') {
 		return
 	}
+
 	for s.more('}') {
 		switch string(s.key()) {
 		case "finish_reason":
@@ -161,11 +167,13 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	if err != nil {
 		return chunks, err
 	}
+
 	choice := &d.choices[e.index]
 	if choice.seen == 0 && len(ids) > 0 {
 		choice.first = ids[0]
 	}
 	choice.seen += fresh
+
 	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
 	if d.logprobs.requested && fresh > 0 {
 		d.logprobs.next()
@@ -174,6 +182,8 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 			return chunks, err
 		}
 	}
+
+	// Every event has the counts and the version. They do not change.
 	if !d.started {
 		d.started = true
 		d.usage.CachedTokens = e.cached
@@ -183,6 +193,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 		}
 		c.Fingerprint = d.version
 	}
+
 	if finish != FinishNone {
 		d.finish(e.index)
 	}
@@ -194,6 +205,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 // the choice, as all later events do, or it is an abort, which repeats the last
 // ids.
 func (d *sglangDecoder) fresh(e *sglangEvent, finish Finish) int {
+	// Once an event has repeated ids, all later ones of its choice do.
 	c, count := &d.choices[e.index], countIDs(e.ids)
 	if !c.cumulative {
 		if e.completion == Unknown || count <= e.completion-c.seen && !d.repeatsAll(e, count) {
@@ -212,6 +224,8 @@ func (d *sglangDecoder) repeatsAll(e *sglangEvent, count int) bool {
 	if c.seen == 0 || count <= c.seen || count == e.completion-c.seen {
 		return false
 	}
+
+	// The first id of the choice at the beginning of the event says that all are there.
 	ids, err := d.parseIDs(e.ids)
 	return err == nil && ids[0] == c.first
 }
@@ -223,6 +237,8 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	if len(raw) == 0 || raw[0] == 'n' {
 		return FinishNone, nil
 	}
+
+	// A kind alone, without an object around it, is taken too.
 	var kind, message []byte
 	status := Unknown
 	s := scanner{b: raw}
@@ -245,10 +261,12 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	if s.bad {
 		return FinishNone, unreadable("a finish reason is not SGLang's")
 	}
+
 	switch string(kind) {
 	case `"length"`:
 		return FinishLength, nil
 	case `"abort"`:
+		// Without a status the request was given up: another engine may go on.
 		if status == Unknown {
 			return FinishAbort, nil
 		}
@@ -269,6 +287,7 @@ func (l *logprobs) readSGLang(own, likeliest []byte, fresh int) {
 		l.tokens = append(l.tokens, token)
 		l.value(v)
 	})
+
 	s = scanner{b: likeliest}
 	if len(likeliest) == 0 {
 		return

@@ -16,6 +16,8 @@ var sglangGRPC = &grpcBootstrapRoom{grpcDialect: &grpcDialect{
 func encodeSGLangRequest(m *message, r *Request) {
 	m.text(1, r.ID)
 	m.prompt(2, r.Prompt)
+
+	// A field that is absent has protobuf's zero, which is no neutral value of most of these.
 	m.inner(4, func(p *message) {
 		p.number(1, or(r.Temperature, 1))
 		p.number(2, or(r.TopP, 1))
@@ -37,11 +39,13 @@ func encodeSGLangRequest(m *message, r *Request) {
 		}
 		p.bias(22, r.LogitBias, true)
 	})
+
 	m.boolean(5, r.Logprobs) // return_logprob
 	m.integer(6, -1)         // logprob_start_len: no log probabilities of the prompt
 	if r.Logprobs {
 		m.integer(7, int64(r.TopLogprobs))
 	}
+
 	if r.Disaggregation != nil {
 		at := r.Disaggregation.Bootstrap
 		m.inner(10, func(d *message) {
@@ -50,6 +54,7 @@ func encodeSGLangRequest(m *message, r *Request) {
 			d.integer(3, int64(at.Room))
 		})
 	}
+
 	m.boolean(17, true)  // stream
 	m.boolean(18, false) // require_reasoning
 }

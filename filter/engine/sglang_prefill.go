@@ -44,7 +44,8 @@ type bootstrapReader struct{ decoder Decoder }
 
 func newBootstrapReader(d Dialect, prefill *Request) bootstrapReader {
 	plain := *prefill
-	plain.Logprobs = false // missing log probabilities are no error here
+	// Missing log probabilities are no error here.
+	plain.Logprobs = false
 	return bootstrapReader{d.NewDecoder(&plain)}
 }
 

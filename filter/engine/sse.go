@@ -41,6 +41,8 @@ func (e *eventLines) next(p []byte) (data, rest []byte, ok bool) {
 			e.buffer(p)
 			break
 		}
+
+		// A line that came in one piece is not copied.
 		line := p[:end]
 		p = p[end+1:]
 		if len(e.pending) > 0 {
@@ -48,6 +50,7 @@ func (e *eventLines) next(p []byte) (data, rest []byte, ok bool) {
 			line = e.pending
 			e.release()
 		}
+
 		if data, ok := dataOf(line); ok && !e.tooLong {
 			e.skipped = 0
 			return data, p, true
@@ -65,10 +68,12 @@ func (e *eventLines) flush() (data []byte, ok bool) {
 }
 
 func (e *eventLines) buffer(p []byte) {
+	// What was dropped counts: an engine must not send without end.
 	if len(e.pending)+e.dropped+len(p) > maxLine {
 		e.tooLong, e.pending = true, nil
 		return
 	}
+
 	if e.within {
 		p = e.drop(p)
 	}
@@ -91,6 +96,7 @@ const leastDropped = 1 << 10
 // sent to the engine, which repeats them in the first event of each choice: there can be a
 // megabyte of them.
 func (e *eventLines) cutPromptIDs(from int) {
+	// The name may be cut between two pieces.
 	from = max(0, from-len(promptIDs))
 	for {
 		begin := bytes.Index(e.pending[from:], []byte(promptIDs))
@@ -106,7 +112,7 @@ func (e *eventLines) cutPromptIDs(from int) {
 	}
 }
 
-// drop returns what follows in p of the line behind the prompt's ids.
+// drop returns what follows in p of the line after the prompt's ids.
 func (e *eventLines) drop(p []byte) []byte {
 	end := flatEnd(p)
 	if end < 0 {

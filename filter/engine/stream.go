@@ -24,6 +24,8 @@ func (s *stream) Feed(p []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	s.reset()
 	for !s.done {
 		data, rest, ok := s.lines.next(p)
+
+		// An engine that sends no event, or no end of one, takes no memory without bound.
 		if !ok {
 			if s.lines.tooLong {
 				return chunks, s.fail(unreadable("a line is too long"))
@@ -33,6 +35,7 @@ func (s *stream) Feed(p []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 			}
 			break
 		}
+
 		p = rest
 		var err *apierror.Error
 		if chunks, err = s.event(data, chunks); err != nil {
@@ -46,6 +49,8 @@ func (s *stream) End(chunks []Chunk) ([]Chunk, *apierror.Error) {
 	if s.done {
 		return chunks, nil
 	}
+
+	// The last event may lack its empty line. One that is cut off is none.
 	s.reset()
 	if data, ok := s.lines.flush(); ok && (json.Valid(data) || string(data) == doneMark) {
 		var err *apierror.Error
@@ -65,6 +70,8 @@ func (s *stream) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	if string(data) == doneMark {
 		return chunks, s.end()
 	}
+
+	// Counts follow the last choice. What cannot be read there is not missed.
 	finished := s.open == 0
 	more, err := s.read(data, chunks)
 	if err != nil && finished {

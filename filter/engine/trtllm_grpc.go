@@ -36,6 +36,8 @@ func validateTRTLLM(r *Request) *apierror.Error {
 func encodeTRTLLMRequest(m *message, r *Request) {
 	m.text(1, r.ID)
 	m.prompt(2, r.Prompt)
+
+	// A field that is absent has protobuf's zero, which is no neutral value of most of these.
 	m.inner(3, func(p *message) {
 		p.integer(1, 1) // beam_width
 		p.integer(2, int64(max(r.N, 1)))
@@ -51,12 +53,15 @@ func encodeTRTLLMRequest(m *message, r *Request) {
 		p.number(14, or(r.FrequencyPenalty, 0))
 		p.number(19, or(r.MinP, 0))
 	})
+
+	// 0 log probabilities are none at all, also not those of the output.
 	m.inner(4, func(o *message) {
 		if r.Logprobs {
 			o.integer(1, int64(r.atLeastOne()))
 		}
 		o.boolean(5, true) // exclude_input_from_output
 	})
+
 	m.integer(5, int64(r.MaxTokens))
 	m.boolean(6, true) // streaming
 	if r.Constraint != nil {
@@ -68,6 +73,7 @@ func encodeTRTLLMRequest(m *message, r *Request) {
 	if r.CacheSalt != "" {
 		m.integer(19, saltID(r.CacheSalt))
 	}
+
 	m.ids(22, stopTokens(r))
 	m.boolean(23, false) // ignore_eos
 	m.boolean(26, true)  // include_stop_token_in_output

@@ -27,17 +27,20 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if err := validate(r); err != nil {
 		return nil, err
 	}
+
 	o := newBody(r)
 	o.text("model", r.Model)
 	o.ids("prompt", r.Prompt)
 	o.sampling(r)
 	o.limits(r, "max_tokens", "min_tokens", "seed")
 	o.streaming(r)
-	o.boolean("return_token_ids", !r.unstreamed()) // the ids of a prefill reply are not used
+	// The ids of a prefill reply are not used.
+	o.boolean("return_token_ids", !r.unstreamed())
 	o.kvTransferParams(r)
 	if r.Logprobs {
 		o.integer("logprobs", r.atLeastOne())
-		o.boolean("return_tokens_as_token_ids", true) // needed because several tokens can have the same text
+		// Needed because several tokens can have the same text.
+		o.boolean("return_tokens_as_token_ids", true)
 	}
 	o.structuredOutputs(r)
 	o.scheduling(r)
@@ -68,8 +71,9 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 	var fingerprint []byte
 	var hasUsage bool
 	from := len(chunks)
-	s := scanner{b: data}
 	known := false
+
+	s := scanner{b: data}
 	if s.enter('{') {
 		for s.more('}') {
 			switch string(s.key()) {
@@ -90,9 +94,12 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 			}
 		}
 	}
+
 	if !s.whole() || !known {
 		return chunks[:from], unreadable("an event is not vLLM's")
 	}
+
+	// The event of the usage has no choices: a chunk of the first one, without tokens, has it.
 	if hasUsage || len(fingerprint) > 2 {
 		if len(chunks) == from {
 			chunks = append(chunks, Chunk{})
@@ -122,6 +129,7 @@ func (d *vllmDecoder) choices(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Er
 func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	var ids, reason, logprobs []byte
 	index := 0
+
 	if !s.enter('{') {
 		return chunks, unreadable("a choice is not an object")
 	}
@@ -139,12 +147,15 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 			s.skip()
 		}
 	}
+
 	if s.bad {
-		return chunks, nil // the caller reports the error
+		// The caller reports the error.
+		return chunks, nil
 	}
 	if ok, err := d.isOpen(index); !ok {
 		return chunks, err
 	}
+
 	finish, err := vllmFinish(reason)
 	if err != nil {
 		return chunks, err
@@ -152,6 +163,7 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	if len(ids) == 0 || ids[0] != '[' { // null if vLLM does not support return_token_ids
 		return chunks, unreadable("it has no token_ids. The engine's operator has to update vLLM")
 	}
+
 	c := Chunk{Index: index, Finish: finish}
 	if c.Tokens, err = d.parseIDs(ids); err != nil {
 		return chunks, err
@@ -163,6 +175,7 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 			return chunks, err
 		}
 	}
+
 	if finish != FinishNone {
 		d.finish(index)
 	}
@@ -189,6 +202,8 @@ func (d *vllmDecoder) readUsage(s *scanner) bool {
 	if !s.enter('{') {
 		return false
 	}
+
+	// vLLM reports cached tokens only if it runs with --enable-prompt-tokens-details.
 	d.usage.CachedTokens = Unknown
 	for s.more('}') {
 		if string(s.key()) == "prompt_tokens_details" {

@@ -25,6 +25,7 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if err := validate(r); err != nil {
 		return nil, err
 	}
+
 	o := newBody(r)
 	o.text("model", r.Model)
 	o.ids("token_ids", r.Prompt)
@@ -38,6 +39,7 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	}
 	p.structuredOutputs(r)
 	o.b = p.end()
+
 	o.text("output_mode", "tokens")
 	o.boolean("reasoning_ended", true)
 	o.streaming(r)

@@ -15,6 +15,8 @@ var vllmGRPC = &grpcKVTransfer{paramsField: 12, grpcDialect: &grpcDialect{
 func encodeVLLMRequest(m *message, r *Request) {
 	m.text(1, r.ID)
 	m.prompt(2, r.Prompt)
+
+	// A field that is absent has protobuf's zero, which is no neutral value of most of these.
 	m.inner(4, func(p *message) {
 		p.number(1, or(r.Temperature, 1))
 		p.number(2, or(r.TopP, 1))
@@ -41,6 +43,7 @@ func encodeVLLMRequest(m *message, r *Request) {
 			p.boolean(28, true) // grammar_from_first_token, independent of the engine's reasoning parser
 		}
 	})
+
 	m.boolean(5, !r.unstreamed()) // stream
 	if r.Disaggregation != nil {
 		m.text(8, string(r.Disaggregation.KVTransferParams))

@@ -17,9 +17,11 @@ func (kvTransfer) UsesBootstrapRoom() bool { return false }
 
 // prefillParams are the kv_transfer_params of a prefill request. With them the
 // engine keeps the KV cache until a decode engine has fetched it.
-const prefillParams = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+const prefillParams = `{"do_remote_decode":true,"do_remote_prefill":false,` +
+	`"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
 func (kvTransfer) PrefillRequest(r *Request, _ *Bootstrap) (*Request, *apierror.Error) {
+	// The token is dropped: nothing that the request says of the output matters.
 	prefill := *r
 	prefill.N, prefill.MaxTokens, prefill.MinTokens = 1, 1, 1
 	prefill.Constraint, prefill.StopTokens, prefill.Whole, prefill.Logprobs = nil, nil, false, false
@@ -59,7 +61,8 @@ func (o *object) kvTransferParams(r *Request) {
 // missingTransfer returns the error for a prefill reply without the location of
 // the prompt's KV cache.
 func missingTransfer() *apierror.Error {
-	return badGateway("The prefill engine returned no kv_transfer_params. The engine's operator has to start it with --kv-transfer-config.")
+	return badGateway("The prefill engine returned no kv_transfer_params. " +
+		"The engine's operator has to start it with --kv-transfer-config.")
 }
 
 // objectReader reads a prefill reply that is one JSON object.
@@ -75,6 +78,7 @@ func (r *objectReader) End(func(string) string) (*KVTransfer, *apierror.Error) {
 	d.usage.CachedTokens = Unknown
 	var params []byte
 	aborted := false
+
 	s := scanner{b: r.body}
 	if s.enter('{') {
 		for s.more('}') {
@@ -92,6 +96,7 @@ func (r *objectReader) End(func(string) string) (*KVTransfer, *apierror.Error) {
 			}
 		}
 	}
+
 	if !s.whole() {
 		return nil, unreadable("the reply to a prefill request is not vLLM's")
 	}

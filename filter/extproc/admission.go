@@ -15,7 +15,7 @@ const (
 	// out: that byte, and the slice that it is moved to when there are more.
 	inflatedOf = 2
 	// smallBytes is what a request may hold to count as small: a body of 64 KiB, with what
-	// is made of it. A part of the budget is for small requests only: one eighth.
+	// is made of it. A part of the memory budget is for small requests only: one eighth.
 	smallBytes = madeOf * (64 << 10)
 	smallPart  = 8
 	// leastRate is how fast a body has to arrive, in bytes a second, and slack is how
@@ -43,7 +43,7 @@ type memoryBudget struct {
 	held  *holdings
 }
 
-// newMemoryBudget is the budget of a configuration. What is held counts on in it.
+// newMemoryBudget is the memory budget of a configuration. What is held counts on in it.
 func newMemoryBudget(l *config.Limits, now func() time.Time, held *holdings) memoryBudget {
 	// Every request that is allowed fits
 	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes)))
@@ -100,6 +100,7 @@ func (b *memoryBudget) open(party string, drop func(*apierror.Error)) *memorySha
 // take takes n bytes, for which other requests may be given up; less than 0: it returns
 // them. The error is for the client.
 func (s *memoryShare) take(n int64) *apierror.Error {
+	// The victims are told without the lock: what they do returns memory.
 	dropped, err := s.takeLocked(n)
 	for _, d := range dropped {
 		d.drop(d.closed)
@@ -121,6 +122,9 @@ func (s *memoryShare) goesOn(n int64) {
 	h, now := s.budget.held, s.budget.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
+	// Each byte buys its time at leastRate. What was fast before does not count for long: at
+	// most slack is left of it.
 	if now.After(s.behind) {
 		s.behind = now
 	}
@@ -128,6 +132,7 @@ func (s *memoryShare) goesOn(n int64) {
 	if most := now.Add(slack); s.behind.After(most) {
 		s.behind = most
 	}
+
 	if s.closed == nil && s.phase != shareWorking {
 		h.yielding[s] = struct{}{}
 	}
@@ -159,10 +164,16 @@ func (s *memoryShare) takeLocked(n int64) (dropped []*memoryShare, _ *apierror.E
 	case s.party != "" && s.bytes+n > b.party:
 		return nil, tooLarge(b.party)
 	}
+
+	// The room for small requests stays free.
 	limit := b.limit
 	if s.bytes+n > smallBytes {
 		limit -= b.small
 	}
+
+	// Victims give up what they hold until there is room. If they do not hold enough, all keep
+	// it: nobody is given up in vain. Where the party is what has no room, only its own requests
+	// can make some.
 	now := b.now()
 	var places []place // of the victims
 	for full, party := h.bytes+n > limit, h.over(s, n); full || party; full, party = h.bytes+n > limit, h.over(s, n) {
@@ -174,12 +185,14 @@ func (s *memoryShare) takeLocked(n int64) (dropped []*memoryShare, _ *apierror.E
 			}
 			return nil, overloaded()
 		}
+
 		places = append(places, place{victim, victim.bytes})
 		h.add(victim, -victim.bytes)
 		victim.closed = err
 		delete(h.yielding, victim)
 		dropped = append(dropped, victim)
 	}
+
 	h.add(s, n)
 	return dropped, nil
 }
@@ -217,12 +230,17 @@ func (h *holdings) victim(s *memoryShare, n int64, now time.Time, own bool) (*me
 			stalled = c
 		}
 		if c.phase != shareArriving {
-			continue // its client reads: that it holds much is no reason
+			// Its client reads: that it holds much is no reason.
+			continue
 		}
-		if largest == nil || h.weight(c) > h.weight(largest) || h.weight(c) == h.weight(largest) && c.bytes > largest.bytes {
+		heavier := largest == nil || h.weight(c) > h.weight(largest)
+		if heavier || h.weight(c) == h.weight(largest) && c.bytes > largest.bytes {
 			largest = c
 		}
 	}
+
+	// A stalled request makes room for any other one. The largest does for one that would hold
+	// less than it: between two of one party their own bytes count, since the party's are the same.
 	switch {
 	case stalled != nil:
 		return stalled, tooSlow(stalled.phase)
@@ -268,12 +286,13 @@ func (s *memoryShare) complete() *apierror.Error {
 	return s.closed
 }
 
-// keep returns what was taken but for n bytes, of which some may not have been taken. More
+// keep returns what was taken except n bytes, of which some may not have been taken. More
 // can be taken after it.
 func (s *memoryShare) keep(n int64) (missing int64) {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.add(s, min(n-s.bytes, 0))
 	delete(h.yielding, s)
 	return n - s.bytes

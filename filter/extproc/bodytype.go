@@ -32,6 +32,8 @@ func (s *Server) respelled(r *clientRequest) bool {
 	if err != nil {
 		return false // no upstream reads it
 	}
+
+	// As lenient as any upstream may be: some read a backslash as a slash.
 	plain = path.Clean(strings.ReplaceAll(plain, `\`, "/"))
 	if plain == r.path {
 		return false

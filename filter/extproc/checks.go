@@ -164,7 +164,8 @@ func (x *exchange) checkClosed(*extprocv3.ProcessingRequest) (passes bool, _ *ap
 
 	family, err := x.s.closed(r)
 	if err != nil {
-		r.endpoint = family // whose clients read the error
+		// Its clients read the error.
+		r.endpoint = family
 	}
 	return false, err
 }
@@ -186,7 +187,8 @@ func (x *exchange) checkExpected(*extprocv3.ProcessingRequest) (passes bool, _ *
 	// No body can make the request another's. Of others the model is not known yet, and those
 	// for models of the upstream need no tenant.
 	if r.endpoint.NoModel {
-		if err := s.checkTenant(r); err != nil {
+		err := s.checkTenant(r)
+		if err != nil {
 			return false, err
 		}
 	}

@@ -18,14 +18,19 @@ import (
 func (s *Server) closed(r *clientRequest) (*api.Endpoint, *apierror.Error) {
 	family, methods := s.around(r.path)
 	cfg := s.o.Config
+
+	// An upstream with the same API has paths that the filter does not know, for requests that
+	// say whose they are.
 	switch {
 	case family == nil || r.method == http.MethodOptions || cfg.Routing.Opens(r.path):
 		return nil, nil
 	case cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0:
-		return family, s.checkTenant(r) // the upstream has the same API
+		// The upstream has the same API.
+		return family, s.checkTenant(r)
 	case len(methods) == 0:
 		return family, apierror.New(http.StatusNotFound, "", "", "There is no such path. Check the URL.")
 	}
+
 	err := apierror.New(http.StatusMethodNotAllowed, "", "",
 		"The path has no method %s. Send %s.", r.method, strings.Join(methods, " or "))
 	if err.Allow = methods; slices.Contains(methods, http.MethodGet) {
@@ -35,7 +40,7 @@ func (s *Server) closed(r *clientRequest) (*api.Endpoint, *apierror.Error) {
 }
 
 // around returns the first endpoint whose path is a path, or has it below, and the
-// methods of those that match it but for the method.
+// methods of those that match it except for the method.
 func (s *Server) around(path string) (family *api.Endpoint, methods []string) {
 	for i := range s.o.Endpoints {
 		e := &s.o.Endpoints[i]

@@ -89,7 +89,7 @@ func TestMethodsAreListed(t *testing.T) {
 	})
 }
 
-// No path of an endpoint can be opened past the filter, nor one below, but for that of
+// No path of an endpoint can be opened past the filter, nor one below, except that of
 // plain completions.
 func TestServedPathsCannotBeOpened(t *testing.T) {
 	t.Parallel()

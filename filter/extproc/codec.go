@@ -26,6 +26,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if piece == nil {
 		return c.CodecV2.Marshal(v)
 	}
+
+	// As gRPC's own codec does: small messages are not worth a buffer of the pool.
 	sizes, size := path.sizes(piece)
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return mem.BufferSlice{mem.SliceBuffer(path.append(make([]byte, 0, size), sizes, piece))}, nil
@@ -59,8 +61,10 @@ const (
 // The piece is nil if the message has anything else. Unknown fields are looked for in
 // the message itself only, where [metadataFields] are.
 func pieceOf(m *extprocv3.ProcessingResponse) (bodyPath, *extprocv3.StreamedBodyResponse) {
-	if m.DynamicMetadata != nil || len(m.TypedDynamicMetadata) > 0 || m.ModeOverride != nil || m.OverrideMessageTimeout != nil || m.ServerWindowUpdate != nil ||
-		m.RequestDrain || m.RequestDrainRequests || m.RequestDrainResponses || //nolint:staticcheck // a field that is set must not be lost, deprecated or not
+	if m.DynamicMetadata != nil || len(m.TypedDynamicMetadata) > 0 || m.ModeOverride != nil ||
+		m.OverrideMessageTimeout != nil || m.ServerWindowUpdate != nil ||
+		//nolint:staticcheck // a field that is set must not be lost, deprecated or not
+		m.RequestDrain || m.RequestDrainRequests || m.RequestDrainResponses ||
 		len(m.ProtoReflect().GetUnknown()) > 0 {
 		return nil, nil
 	}
@@ -79,7 +83,8 @@ func pieceOf(m *extprocv3.ProcessingResponse) (bodyPath, *extprocv3.StreamedBody
 
 // streamedPiece returns the piece that is all that c has; else nil.
 func streamedPiece(c *extprocv3.CommonResponse) *extprocv3.StreamedBodyResponse {
-	if c == nil || c.Status != extprocv3.CommonResponse_CONTINUE || c.HeaderMutation != nil || c.Trailers != nil || c.ClearRouteCache {
+	if c == nil || c.Status != extprocv3.CommonResponse_CONTINUE || c.HeaderMutation != nil || c.Trailers != nil ||
+		c.ClearRouteCache {
 		return nil
 	}
 	s, ok := c.BodyMutation.GetMutation().(*extprocv3.BodyMutation_StreamedResponse)

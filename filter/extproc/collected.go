@@ -26,10 +26,13 @@ func (b *collectedBody) add(p []byte) {
 		b.pieces[n-1] = append(b.pieces[n-1], p...)
 		return
 	}
+
+	// Without room for more: what is appended later must not overwrite gRPC's memory.
 	if len(p) >= ownPiece || len(b.pieces) == 0 {
 		b.pieces = append(b.pieces, p[:len(p):len(p)])
 		return
 	}
+
 	room := max(len(p), min(max(b.size/4, leastRoom), mostRoom))
 	b.pieces = append(b.pieces, append(make([]byte, 0, room), p...))
 }

@@ -11,7 +11,7 @@ import (
 
 // hostileBodies are requests that repeat one element as often as a body allows, each
 // of which could take more than it has bytes: the path, what is before the elements,
-// an element, and what is behind them. N stands for the element's number.
+// an element, and what follows them. N stands for the element's number.
 var hostileBodies = map[string]struct{ path, before, element, after string }{
 	"chat: messages":                {"/v1/chat/completions", `"messages":[`, `{"role":"user","content":""}`, `]`},
 	"chat: assistant messages":      {"/v1/chat/completions", `"messages":[`, `{"role":"assistant","content":""}`, `]`},

@@ -129,7 +129,11 @@ func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *backgroun
 	}
 }
 
-func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest) *apierror.Error {
+func (s *Server) queue(
+	ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest,
+) *apierror.Error {
+	// What the engine's kind cannot do is said now: nobody waits for an error of a response that
+	// is made later.
 	if request := b.Engine(); request != nil && s.o.Client != nil {
 		if _, err := r.Target.Dialect.Encode(request); err != nil {
 			return err
@@ -140,6 +144,8 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 	if err != nil {
 		return err
 	}
+
+	// The response outlives this request, and so does the memory that it takes.
 	h.share = h.share.move()
 	_ = h.share.keep(kept(b)) // the body is not needed any more
 	r.Reserve, r.Release = h.share.takeBytes, h.share.close
@@ -177,10 +183,13 @@ func notHandled() *apierror.Error {
 
 // takeOutcome takes what the endpoint has made of the request.
 func (x *exchange) takeOutcome(h *handled) {
-	if x.phase != phaseHandle { // it was answered otherwise
+	// A deadline, the drain or Envoy itself has answered since. What the endpoint has locked and
+	// reserved is returned.
+	if x.phase != phaseHandle {
 		x.s.drop(h)
 		return
 	}
+
 	x.runner.Timers.Clear(run.TimerHandle)
 
 	// A request that continues what is stored here belongs to the filter, whatever the rest of
@@ -249,7 +258,8 @@ func (x *exchange) takeRequest(h *handled) {
 // it is queued, or with its stream.
 func (x *exchange) takeQueued(h *handled) {
 	x.kind = telemetry.Queued
-	x.metadata.request = func() metadataFields { return h.metadata } // the request is its maker's now
+	// The request is its maker's now.
+	x.metadata.request = func() metadataFields { return h.metadata }
 	if b := h.outcome.Request.(api.BackgroundRequest); b.Follows() {
 		x.request.release()
 		x.replyFrom(b.Follow())
@@ -389,7 +399,8 @@ func removedBut(keep ...string) []string {
 // those removed. It takes set over.
 func sentOn(set []engine.Header, removed []string) *extprocv3.ProcessingResponse {
 	var m mutation
-	m.m.RemoveHeaders = slices.Clip(removed) // shared by all requests: what is appended is copied
+	// Shared by all requests: what is appended is copied.
+	m.m.RemoveHeaders = slices.Clip(removed)
 	for _, h := range set {
 		if h.Value == "" {
 			m.remove(h.Name)

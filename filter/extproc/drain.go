@@ -73,7 +73,7 @@ func (s *Server) Abort() {
 		return
 	}
 	s.drain.abort()
-	for x := range s.drain.exchanges {
+	for x := range s.drain.exchanges { // each by a goroutine, for those that hang
 		go x.send(aborted{})
 	}
 }
@@ -91,6 +91,7 @@ func (x *exchange) abort() {
 			x.SendError(shutDown())
 		}
 	case phaseRun:
+		// A response whose end is being stored already gets the time to be stored as it has ended.
 		r := x.runner.Run()
 		if e, ok := r.Reply().(interface{ Ending() bool }); !ok || !e.Ending() {
 			r.Fail(shutDown())
@@ -106,5 +107,8 @@ func (d *drain) over() bool { return d.aborted.Err() != nil }
 
 // shutDown is the error of a reply that the drain has not waited for.
 func shutDown() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "The service was shut down before the reply was complete. Send the request again.")
+	return apierror.New(
+		http.StatusServiceUnavailable, apierror.CodeShutdown, "",
+		"The service was shut down before the reply was complete. Send the request again.",
+	)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// stuckFollower is a stream of a store that does not heed the end of a context.
+// stuckFollower is a stream of a store that does not respect the end of a context.
 type stuckFollower struct{}
 
 func (stuckFollower) Next(context.Context, func(int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {

@@ -116,7 +116,8 @@ func (s *Server) serve(x *exchange) error {
 		s.telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.runner.Record.Failed(apierror.New(http.StatusInternalServerError, "ext_proc_mode", "", "%s", err))
 		return status.Error(codes.FailedPrecondition, err.Error())
-	case errors.Is(err, errRequestHeadersAgain), errors.Is(err, errRequestHeadersLate), errors.Is(err, errResponseHeadersAgain):
+	case errors.Is(err, errRequestHeadersAgain), errors.Is(err, errRequestHeadersLate),
+		errors.Is(err, errResponseHeadersAgain):
 		s.telemetry.Log.WithError(err).Error("The ext_proc messages are in an order that Envoy does not send")
 		x.runner.Record.Failed(apierror.New(http.StatusInternalServerError, "ext_proc_order", "", "%s", err))
 		return status.Error(codes.InvalidArgument, err.Error())

@@ -357,3 +357,12 @@ func TestQueuedRequestIsItsMakers(t *testing.T) {
 		}
 	})
 }
+
+// An endpoint that says nothing of a request is at fault, and the client gets an error.
+func TestNoOutcome(t *testing.T) {
+	t.Parallel()
+	script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{} }), func(s *scripted) {
+		s.postTest()
+		s.expectLike("immediate 500 Internal error.")
+	})
+}

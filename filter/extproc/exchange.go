@@ -343,7 +343,8 @@ func (x *exchange) close(now time.Time) {
 	if record.Err() == nil && !o.Complete && x.s.drain.over() {
 		record.Failed(shutDown())
 	}
-	x.s.beginSpan(x) // of a request that did not come so far as to be handled
+	// The span of a request that did not come so far as to be handled.
+	x.s.beginSpan(x)
 	x.telemetry.Close(record, &o)
 }
 

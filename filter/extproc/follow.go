@@ -61,6 +61,8 @@ func (f *followed) goOn() {
 func (s *Server) follow(ctx context.Context, f *followed, deliver func(storedEvents) bool) {
 	for {
 		e := s.next(ctx, f)
+
+		// One piece is under way at a time, so that what is held is bounded by one read.
 		f.share.reading()
 		for len(e.sse) > maxPiece {
 			if !deliver(storedEvents{sse: e.sse[:maxPiece], more: true}) || !s.wait(ctx, f) {
@@ -69,7 +71,9 @@ func (s *Server) follow(ctx context.Context, f *followed, deliver func(storedEve
 			e.sse = e.sse[maxPiece:]
 			f.share.goesOn(maxPiece)
 		}
-		f.share.release() // Envoy has the last piece, or soon will
+
+		// Envoy has the last piece, or soon will.
+		f.share.release()
 		if !deliver(e) || e.end || e.err != nil || !s.wait(ctx, f) {
 			return
 		}
@@ -97,17 +101,25 @@ func (s *Server) next(ctx context.Context, from *followed) storedEvents {
 		sse, end, err := f.Next(within, take)
 		unhook()
 		cancel()
+
+		// A process that drains does not end a stream that has its end.
 		switch {
 		case err == nil && end:
 			return storedEvents{sse: sse, end: true}
 		case s.drain.hasBegun():
-			err := apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "The service is restarting. Follow the response again, from the last event on.")
+			err := apierror.New(
+				http.StatusServiceUnavailable, apierror.CodeShutdown, "",
+				"The service is restarting. Follow the response again, from the last event on.",
+			)
 			return storedEvents{sse: append(sse, f.Fail(err.InStream())...), err: err}
 		case err == nil:
 			return storedEvents{sse: sse}
-		case err.Status < http.StatusInternalServerError && err.Status != http.StatusTooManyRequests || attempt == followAttempts:
+		case err.Status < http.StatusInternalServerError && err.Status != http.StatusTooManyRequests ||
+			attempt == followAttempts:
 			return storedEvents{sse: f.Fail(err.InStream()), err: err}
 		}
+
+		// A store that is restarted answers again soon. The client has not noticed yet.
 		select {
 		case <-time.After(followRetry):
 		case <-s.drain.began:

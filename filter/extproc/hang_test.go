@@ -86,7 +86,7 @@ func (s *hangingStore) Lock(ctx context.Context, tenant, id, holder string, leas
 }
 
 // A store that hangs delays the end of a reply, and nothing else: meanwhile the
-// exchange keeps its client's stream alive, hears Envoy, and keeps its deadlines.
+// exchange keeps its client's stream alive, receives from Envoy, and keeps its deadlines.
 func TestStoreThatHangs(t *testing.T) {
 	t.Parallel()
 	const keepAlive = "response body : keep-alive\n"
@@ -95,7 +95,7 @@ func TestStoreThatHangs(t *testing.T) {
 		s.postTo("/v1/responses", `{"model":"gpt-oss","previous_response_id":"resp_1","input":"Hi"}`)
 		s.expect()
 	}
-	ending := func(s *scripted) { // a stream that is complete but for its end
+	ending := func(s *scripted) { // a stream that is complete except for its end
 		s.postTo("/v1/responses", `{"model":"gpt-oss","input":"Hi","stream":true}`)
 		s.toEngine()
 		s.answer(false, ":status=200", sse)

@@ -46,12 +46,12 @@ func tenantOf(h *corev3.HeaderMap, header string) string {
 	return headerOf(h, header)
 }
 
-// keyOf returns a digest of the credentials of a request, by which token budgets know its
+// keyOf returns a digest of the credentials of a request, by which token quotas know its
 // client; "" if there are none. The header is the one that Envoy has authenticated; "": it is
 // not known which one that is.
 //
 // Two different credentials are none. One of them nobody has checked: if it counted, a client
-// could have a new budget with each request.
+// could have a new quota with each request.
 func keyOf(h *corev3.HeaderMap, header string) string {
 	credentials := ""
 	for _, field := range h.GetHeaders() {
@@ -70,6 +70,8 @@ func keyOf(h *corev3.HeaderMap, header string) string {
 	if credentials == "" {
 		return ""
 	}
+
+	// The digest is kept in the store and in memory, where the credentials must not be.
 	sum := sha256.Sum256([]byte(credentials))
 	return hex.EncodeToString(sum[:keyBytes])
 }
@@ -107,6 +109,7 @@ func (s *Server) party(tenant string, m *extprocv3.ProcessingRequest) string {
 	if s.o.Config.TenantHeader != "" {
 		return tenant
 	}
+
 	address := m.GetAttributes()[attributes].GetFields()["source.address"].GetStringValue()
 	if address == "" {
 		return ""
@@ -118,6 +121,7 @@ func (s *Server) party(tenant string, m *extprocv3.ProcessingRequest) string {
 			return ""
 		}
 	}
+
 	client = client.Unmap().WithZone("")
 	if network, err := client.Prefix(64); err == nil && client.Is6() {
 		return network.String()

@@ -16,7 +16,7 @@ import (
 const maxWindow = 8 << 20
 
 // inflate decodes a request body by its content-encoding, up to limit bytes. For each byte
-// that comes out it takes [inflatedOf] of the budget.
+// that comes out it takes [inflatedOf] of the memory budget.
 func inflate(encoding string, body []byte, limit int64, take func(n int64) *apierror.Error) ([]byte, *apierror.Error) {
 	var r io.Reader
 	var err error
@@ -26,12 +26,16 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	case "gzip", "x-gzip":
 		r, err = gzip.NewReader(bytes.NewReader(body))
 	case "zstd":
+		// The window is memory that no byte of the output shows. A decoder of its own, without
+		// goroutines: that of the package would keep the window.
 		if refused := take(maxWindow); refused != nil {
 			return nil, refused
 		}
 		defer func() { _ = take(-maxWindow) }()
 		var z *zstd.Decoder
-		z, err = zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		z, err = zstd.NewReader(
+			bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow),
+		)
 		if err == nil {
 			defer z.Close()
 			r = z
@@ -40,14 +44,18 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 		return nil, apierror.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "",
 			"The content-encoding %.64q is not supported. Send gzip, zstd or no encoding.", encoding)
 	}
+
+	// One byte more than the limit shows that there is more.
 	var out []byte
 	if err == nil {
 		out, err = io.ReadAll(reserving{io.LimitReader(r, limit+1), take})
 	}
+
 	if refused := new(apierror.Error); errors.As(err, &refused) {
 		return nil, refused
 	}
-	if int64(len(out)) > limit || errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+	if int64(len(out)) > limit || errors.Is(err, zstd.ErrWindowSizeExceeded) ||
+		errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
 			"The decoded request body is larger than %d bytes. Send less history or smaller attachments.", limit)
 	}
@@ -57,7 +65,7 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	return out, nil
 }
 
-// reserving is a reader that takes room for what it reads of the budget.
+// reserving is a reader that takes room for what it reads of the memory budget.
 type reserving struct {
 	r    io.Reader
 	take func(n int64) *apierror.Error

@@ -77,7 +77,9 @@ func responseHeadersReply(m *mutation) *extprocv3.ProcessingResponse {
 }
 
 func requestTrailersReply() *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}},
+	}
 }
 
 func responseTrailersReply(remove ...string) *extprocv3.ProcessingResponse {
@@ -197,27 +199,38 @@ func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
 	for _, h := range header {
 		headers = append(headers, &corev3.HeaderValue{Key: h.Name, RawValue: []byte(h.Value)})
 	}
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{
-		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}}},
-	}}}
+	local := &extprocv3.StreamedImmediateResponse{
+		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{
+			HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}},
+		},
+	}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: local},
+	}
 }
 
 // immediateResponse is a JSON body in place of what was to come. The details are for
-// %RESPONSE_CODE_DETAILS%, behind a prefix by which Envoy's local_reply_config
+// %RESPONSE_CODE_DETAILS%, after a prefix by which Envoy's local_reply_config
 // recognises the filter's replies.
-func immediateResponse(status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header) *extprocv3.ProcessingResponse {
+func immediateResponse(
+	status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header,
+) *extprocv3.ProcessingResponse {
 	var m mutation
 	m.set(engine.Header{Name: "content-type", Value: "application/json"})
 	if s := retryAfter.Seconds(); s > 0 {
 		m.set(engine.Header{Name: "retry-after", Value: strconv.Itoa(int(s + 0.999))})
 	}
 	m.set(headers...)
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+
+	immediate := &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)}, //nolint:gosec // an HTTP status
 		Headers: &m.m,
 		Body:    body,
 		Details: "envoy_harmony_" + details,
-	}}}
+	}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: immediate},
+	}
 }
 
 // idHeader is the header, beside x-request-id, in which the endpoint's clients look for

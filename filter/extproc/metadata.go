@@ -28,7 +28,7 @@ func (f *metadataFields) names(apiName, model, engineName string) {
 	f.text("engine", engineName)
 }
 
-// spareMetadata is the capacity of fields, in bytes: all of a reply but long names.
+// spareMetadata is the capacity of fields, in bytes: all of a reply except long names.
 const spareMetadata = 512
 
 // requestMetadata are the fields of a request. One without a model call yet has
@@ -67,6 +67,7 @@ func (f *metadataFields) reply(r *telemetry.Report) {
 	if !r.Answered {
 		return
 	}
+
 	s := &r.Summary
 	f.number("input_tokens", s.Prompt)
 	if s.Cached != engine.Unknown {
@@ -75,6 +76,7 @@ func (f *metadataFields) reply(r *telemetry.Report) {
 	f.number("output_tokens", s.Counts.Output)
 	f.number("reasoning_tokens", s.Counts.Reasoning)
 	f.number("total_tokens", s.Prompt+s.Counts.Output)
+
 	if s.Finish != turn.FinishNone {
 		f.text("finish", string(s.Finish))
 	}
@@ -106,6 +108,7 @@ func tokenUsage(apiName, model string, r *telemetry.Report) *aidatav3.TokenUsage
 	if !r.Answered {
 		return nil
 	}
+
 	s, m := &r.Summary, &usageMessage{}
 	m.outputDetail.ReasoningTokens = count(&m.reasoning, s.Counts.Reasoning)
 	usage := &m.usage
@@ -116,12 +119,14 @@ func tokenUsage(apiName, model string, r *telemetry.Report) *aidatav3.TokenUsage
 	usage.TotalTokens = count(&m.total, s.Prompt+s.Counts.Output)
 	usage.OutputTokenDetails = &m.outputDetail
 	usage.ExtractionStatus = aidatav3.TokenUsage_COMPLETE
+
 	switch apiName {
 	case "responses":
 		usage.LlmProtocol = aitypev3.LLMProtocol_OPENAI_RESPONSES
 	case "messages":
 		usage.LlmProtocol = aitypev3.LLMProtocol_ANTHROPIC_MESSAGES
 	}
+
 	if s.Cached != engine.Unknown {
 		m.inputDetail.CachedTokens = count(&m.cached, s.Cached)
 		usage.InputTokenDetails = &m.inputDetail
@@ -157,6 +162,8 @@ func (d *metadata) end(m *extprocv3.ProcessingResponse, record *telemetry.Record
 	if o.Engine == "" { // no model is asked
 		return
 	}
+
+	// A reply that ends with its first message has had no message about its request.
 	report := record.Report(o)
 	fields := make(metadataFields, 0, spareMetadata)
 	if d.request != nil {

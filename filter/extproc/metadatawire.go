@@ -38,7 +38,8 @@ func sizeOf(size int) int { return 1 + protowire.SizeBytes(size) }
 
 // appendLength appends the beginning of a field whose value has size bytes.
 func appendLength(b []byte, field protowire.Number, size int) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), uint64(size)) //nolint:gosec // a size
+	//nolint:gosec // a size
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), uint64(size))
 }
 
 // appendEntry appends the beginning of a map's entry, up to its value of size bytes. The

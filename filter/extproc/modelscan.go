@@ -13,14 +13,18 @@ const maxModelName = 512
 // in pieces, without keeping the object. It reads just enough of JSON to follow
 // strings and depth; the endpoint checks whether the whole is valid.
 type modelScan struct {
+	// Where it is.
 	depth  int
 	inText bool
 	escape bool
 	key    bool // the next string at depth 1 is a key
 	value  bool // the key just read is "model": its value comes next
-	text   []byte
-	over   bool // text grew past its bound
 
+	// The string that is being read, if it is needed.
+	text []byte
+	over bool // text grew past its bound
+
+	// What it has found.
 	done  bool   // the value of the first "model" has been read
 	found bool   // a "model" was seen
 	twice bool   // and another one
@@ -48,10 +52,12 @@ func (s *modelScan) feed(p []byte) {
 // how many it took. It looks for quotes only: most of a body is strings, and a quote is
 // escaped if an odd number of backslashes precedes it.
 func (s *modelScan) inside(p []byte) int {
-	from := 0 // behind the escaped byte that p begins with
+	// After the escaped byte that p begins with.
+	from := 0
 	if s.escape {
 		s.escape, from = false, 1
 	}
+
 	for {
 		quote := bytes.IndexByte(p[from:], '"')
 		end := from + quote
@@ -59,6 +65,7 @@ func (s *modelScan) inside(p []byte) int {
 			end = len(p)
 		}
 		escape := backslashes(p[from:end])%2 == 1
+
 		switch {
 		case quote < 0:
 			s.escape = escape
@@ -70,6 +77,7 @@ func (s *modelScan) inside(p []byte) int {
 			s.endText()
 			return end + 1
 		}
+
 		from = end + 1
 	}
 }

@@ -19,7 +19,7 @@ import (
 // one. Envoy sends the client's request on to a service that returns the bytes of the
 // request's body, and the reply takes the place of that service's. The filter sends
 // marks, of one byte, as the body of the request. A mark that comes back says that the
-// client has read what was sent before it, but for what Envoy's buffer may hold.
+// client has read what was sent before it, except what Envoy's buffer may hold.
 // Without it no more than paceAhead is sent: events of the model call wait, and the
 // connection to the engine fills up. A stored stream is not read on.
 //
@@ -102,7 +102,8 @@ func (p *pacer) begin(to *sender, m *metadata) {
 	head := sentOn([]engine.Header{{Name: header.Engine, Value: header.PacingRoute}}, removedForPacing)
 	m.begin(head)
 	to.add(head)
-	p.mark(to) // Envoy sends the headers with the first bytes of the body
+	// Envoy sends the headers with the first bytes of the body.
+	p.mark(to)
 }
 
 // paces reports whether Envoy has the route for marks. ctx is that of its stream.

@@ -190,7 +190,7 @@ func TestAnyChunkingSameReply(t *testing.T) {
 	}
 }
 
-// withoutUsage leaves out the counts: ids behind a stop string in the same
+// withoutUsage leaves out the counts: ids after a stop string in the same
 // chunk are counted or never seen, as the chunks fall.
 func withoutUsage(m message) message {
 	m.Usage = ""

@@ -13,10 +13,15 @@ func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
 	if x.request.endpoint.Public { // the list of models: there is nothing to replay
 		return
 	}
-	recording := s.telemetry.Recorder.Begin(x.request.tenant, x.target.Model, x.request.asked, func() record.Record { return s.newRecord(x, r) })
+
+	q := &x.request
+	begin := func() record.Record { return s.newRecord(x, r) }
+	recording := s.telemetry.Recorder.Begin(q.tenant, x.target.Model, q.asked, begin)
 	if recording == nil {
 		return
 	}
+
+	// The environment is shared by all exchanges: this one gets a copy that notes what it says.
 	x.runner.Record.Tape = recording
 	env := *r.Context.Env
 	newID, now := env.NewID, env.Now
@@ -29,14 +34,33 @@ func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
 // newRecord is what is known of an exchange before its endpoint handles it.
 func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 	q, t := &x.request, &x.target
+
 	rec := record.Record{
-		ID: q.id, Tenant: q.tenant, Started: x.runner.Record.Started,
-		Request: record.Request{Method: q.method, Path: record.Path(q.path, q.query), Header: record.Header(r.Header), Body: record.Body(r.Body)},
-		Target: record.Target{
-			API: q.endpoint.API, Model: t.Model, Engine: t.Engine, Disaggregated: t.Disaggregated, Direct: s.o.Client == nil,
+		ID:      q.id,
+		Tenant:  q.tenant,
+		Started: x.runner.Record.Started,
+		Request: record.Request{
+			Method: q.method,
+			Path:   record.Path(q.path, q.query),
+			Header: record.Header(r.Header),
+			Body:   record.Body(r.Body),
 		},
-		Settings: record.Settings{Model: *r.Context.Model, Session: r.Context.Session, Checked: r.Context.Checked, Codex: r.Codex, Continuations: s.o.Env.Limits.Continuations},
+		Target: record.Target{
+			API:           q.endpoint.API,
+			Model:         t.Model,
+			Engine:        t.Engine,
+			Disaggregated: t.Disaggregated,
+			Direct:        s.o.Client == nil,
+		},
+		Settings: record.Settings{
+			Model:         *r.Context.Model,
+			Session:       r.Context.Session,
+			Checked:       r.Context.Checked,
+			Codex:         r.Codex,
+			Continuations: s.o.Env.Limits.Continuations,
+		},
 	}
+
 	if t.Dialect != nil {
 		rec.Target.Kind = t.Dialect.Kind()
 	}

@@ -99,7 +99,8 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 		codex:       cfg.Responses.CodexCompatibility,
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
-	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
+	has := func(name string) bool { return headerOf(h, name) != "" }
+	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, has)
 	if r.id == "" {
 		r.id = s.o.NewID("")
 	}

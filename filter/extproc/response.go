@@ -23,7 +23,8 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 		x.phase = phaseRelay
 		fallthrough
 	case phaseRelay, phaseAnswered:
-		if x.elsewhere != nil && x.phase == phaseRelay && parseStatus(headerOf(h.GetHeaders(), ":status")) == http.StatusNotFound {
+		if x.elsewhere != nil && x.phase == phaseRelay &&
+			parseStatus(headerOf(h.GetHeaders(), ":status")) == http.StatusNotFound {
 			x.SendError(x.elsewhere) // it is not there either
 			return
 		}
@@ -32,17 +33,22 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 	case phaseEnded:
 		return
 	}
-	x.runner.Timers.Clear(run.TimerBody) // Envoy may answer by itself while the body is still arriving
+
+	// Envoy may answer by itself while the body is still arriving.
+	x.runner.Timers.Clear(run.TimerBody)
 	headers := h.GetHeaders()
 	status := parseStatus(headerOf(headers, ":status"))
 	if x.pace.answered(status) {
 		return
 	}
+
+	// Nothing was sent upstream, or only marks: the reply is Envoy's own.
 	if x.phase != phaseRun || x.local || x.pace.on() {
 		x.localReply(status)
 		return
 	}
-	x.runner.Run().EngineHeaders(status, func(name string) string { return headerOf(headers, name) }, h.GetEndOfStream())
+	field := func(name string) string { return headerOf(headers, name) }
+	x.runner.Run().EngineHeaders(status, field, h.GetEndOfStream())
 }
 
 // localReply ends the exchange because Envoy has answered the client by itself. The
@@ -50,10 +56,12 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 func (x *exchange) localReply(status int) {
 	err := apierror.New(status, "", "", "The gateway ended the request: %s.", http.StatusText(status))
 	if r := x.runner.Run(); r != nil {
-		r.Cancel()
+		r.Cancel() // which stores what there is of the reply
 	}
+
 	if x.headersSent {
-		x.runner.Record.Failed(err) // nothing can be said in band any more
+		// Nothing can be said in band any more.
+		x.runner.Record.Failed(err)
 		x.runner.Stop()
 		x.runner.Timers.ClearAll()
 	} else {
@@ -144,6 +152,7 @@ func (x *exchange) SendBody(p []byte, end bool) {
 	case x.local:
 		x.to.localBody(p, end)
 	case end && trailers:
+		// Envoy waits for an answer to the trailers, which ends the reply.
 		x.to.responseBody(p, false)
 		x.to.add(responseTrailersReply(trailerNames...))
 	default:
@@ -190,6 +199,7 @@ func (x *exchange) SendError(err *apierror.Error) {
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
 	x.runner.Record.Failed(err)
+
 	headers := x.request.idHeader()
 	if r := x.runner.Run(); r != nil {
 		headers = r.Explain(headers, false)
@@ -202,6 +212,7 @@ func (x *exchange) SendError(err *apierror.Error) {
 	if len(err.Allow) > 0 {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
 	}
+
 	status, object := x.request.endpoint.Error(err, x.request.id)
 	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()
 	x.metadata.end(m, &x.runner.Record, &o)

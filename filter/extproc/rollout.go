@@ -58,6 +58,9 @@ func (r *clientRequest) rollOut(cfg *config.Config) (upstream bool) {
 	if entry == nil {
 		return false
 	}
+
+	// A session that the headers name decides at once, unless the request may continue what is
+	// stored: then where it is stored does.
 	r.rollout.entry = entry
 	switch percent := *entry.Percent; {
 	case percent == 0, percent == 100:
@@ -79,12 +82,15 @@ func (r *clientRequest) decideByBody(body []byte) (upstream bool) {
 	if !r.rollout.undecided {
 		return false
 	}
+
 	q := rollout.Read(body)
 	if continues(r.endpoint) && q.Response+q.Conversation != "" {
 		// They outlive the body
 		r.rollout.response, r.rollout.conversation = strings.Clone(q.Response), strings.Clone(q.Conversation)
 		return false
 	}
+
+	// Requests of one conversation have the same beginning, where nothing names their session.
 	key := q.Beginning(r.tenant, r.scan.model)
 	if session := cmp.Or(r.session, q.CacheKey); session != "" {
 		key = rollout.Named(r.tenant, session)
@@ -104,7 +110,8 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 		if err == nil && !stored {
 			return api.Elsewhere(notStored(response))
 		}
-		return handle(ctx, r) // which reports that the store fails
+		// The endpoint reports that the store fails.
+		return handle(ctx, r)
 	}
 }
 

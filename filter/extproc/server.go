@@ -88,7 +88,8 @@ func (s *Server) With(o Options) *Server {
 
 	// What Envoy chooses replicas by, and who is recorded, clients do not decide.
 	routing := &o.Config.Routing
-	for _, name := range []string{routing.PrefixHeader, routing.SessionHeader, routing.SelectionHeader, o.Env.Telemetry.Recorder.Header()} {
+	routed := []string{routing.PrefixHeader, routing.SessionHeader, routing.SelectionHeader}
+	for _, name := range append(routed, o.Env.Telemetry.Recorder.Header()) {
 		if name != "" && !slices.Contains(next.own, name) {
 			next.own = append(next.own, name)
 		}

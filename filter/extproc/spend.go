@@ -20,13 +20,13 @@ func (s *Server) quota(p party, to *run.Target) *budget.Account {
 
 // reserveTokens reserves what the first model call of a request can use. A request without one
 // yet reserves before its first call.
-func (s *Server) reserveTokens(ctx context.Context, h *handled, tape *record.Tape) {
+func (s *Server) reserveTokens(ctx context.Context, h *handled, recording *record.Tape) {
 	r := h.outcome.Request
 	if h.quota == nil || r == nil || r.Engine() == nil {
 		return
 	}
 	if err := h.quota.Reserve(ctx, budget.Usage{}, run.BudgetCall(r.Engine())); err != nil {
-		tape.Failed(err)
+		recording.Failed(err)
 		s.drop(h)
 		h.outcome = api.Refused(err)
 	}
@@ -37,6 +37,7 @@ func (s *Server) returnTokens(a *budget.Account) {
 	if a == nil {
 		return
 	}
+	// The request has ended. The process waits for this at its own end.
 	s.o.Env.Workers.Go(func() {
 		if err := a.Settle(context.Background(), budget.Usage{}); err != nil {
 			s.telemetry.Log.WithError(err).Warn("What was reserved of a token budget could not be returned")

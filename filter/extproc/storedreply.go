@@ -27,6 +27,8 @@ func (x *exchange) replyFrom(f api.Follower) {
 		x.stored.begin()
 		return
 	}
+
+	// The service for marks answers at once, or something is wrong with Envoy's routes.
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
 	x.pace.begin(&x.to, &x.metadata)
 }
@@ -49,12 +51,15 @@ func (r *storedReply) take(e *storedEvents) {
 	if e.err != nil {
 		x.runner.Record.Failed(e.err)
 	}
+
 	r.waits, r.cut = true, e.more
 	over := e.end || e.err != nil
 	if len(e.sse) == 0 && !over {
+		// Nothing new within one wait: the next one begins.
 		x.keepPace()
 		return
 	}
+
 	r.resetKeepAlive()
 	if over {
 		x.runner.Timers.ClearAll()
@@ -82,6 +87,7 @@ func (r *storedReply) giveWay(err *apierror.Error) error {
 		r.giveUp()
 	}
 	x.runner.Timers.ClearAll()
+
 	switch {
 	case !x.headersSent:
 		x.SendError(err)
@@ -100,11 +106,13 @@ func (r *storedReply) giveWay(err *apierror.Error) error {
 const largeAnswer = 1 << 20
 
 // wholeAnswer is a JSON object that is sent as a stored stream is. It is an
-// api.Follower. Its bytes are taken of the budget already.
+// api.Follower. Its bytes are taken of the memory budget already.
 type wholeAnswer struct{ body []byte }
 
 // Next returns the whole object.
-func (a *wholeAnswer) Next(context.Context, func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (a *wholeAnswer) Next(
+	context.Context, func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	return a.body, true, nil
 }
 

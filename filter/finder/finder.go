@@ -23,12 +23,16 @@ type Match struct {
 
 // node stands for a beginning of words.
 type node struct {
-	child, next State       // the first child, and the next child of the parent; 0: none
-	children    *[256]State // all of them by their byte, where they are many
-	fail        State       // the longest end of this beginning that is a beginning too
-	depth       int32       // bytes of this beginning
-	match       Match       // the longest word that ends here
-	c           byte        // that leads here
+	// The trie.
+	c        byte        // that leads here
+	depth    int32       // bytes of this beginning
+	child    State       // the first child; 0: none
+	next     State       // the next child of the parent; 0: none
+	children *[256]State // all of them by their byte, where they are many
+
+	// The automaton.
+	fail  State // the longest end of this beginning that is a beginning too
+	match Match // the longest word that ends here
 }
 
 // fewChildren is how many children a node has as a list.

@@ -17,22 +17,32 @@ var ErrTooLarge = errors.New("the answer is too large")
 
 // Get sends a GET request with these headers, and returns the answer's status and
 // body, of at most limit bytes, else [ErrTooLarge].
-func (c *Client) Get(ctx context.Context, header http.Header, path string, limit int64) (status int, body []byte, err error) {
-	bell := make(chan struct{}, 1)
+func (c *Client) Get(
+	ctx context.Context, header http.Header, path string, limit int64,
+) (status int, body []byte, err error) {
+	notified := make(chan struct{}, 1)
 	st := c.pool.Prepare(func() {
 		select {
-		case bell <- struct{}{}:
+		case notified <- struct{}{}:
 		default:
 		}
 	})
 	defer st.Close()
-	c.pool.Do(ctx, st, &h2.Request{Method: http.MethodGet, Scheme: c.scheme, Authority: c.authority(header), Path: path, Header: header})
+	c.pool.Do(ctx, st, &h2.Request{
+		Method:    http.MethodGet,
+		Scheme:    c.scheme,
+		Authority: c.authority(header),
+		Path:      path,
+		Header:    header,
+	})
+
 	for {
 		select {
-		case <-bell:
+		case <-notified:
 		case <-ctx.Done():
 			return 0, nil, fmt.Errorf("send the request: %w", ctx.Err())
 		}
+
 		for p, ok := st.Next(); ok; p, ok = st.Next() {
 			switch {
 			case p.Err != nil:

@@ -38,7 +38,9 @@ type prefillEndpoint struct {
 
 // newPrefills makes the prefill parts of the configuration's engines, by name of
 // the engine.
-func newPrefills(cfg *config.Config, dialects map[string]engine.Dialect, random func() uint64) (map[string]*prefill, error) {
+func newPrefills(
+	cfg *config.Config, dialects map[string]engine.Dialect, random func() uint64,
+) (map[string]*prefill, error) {
 	prefills := map[string]*prefill{}
 	for _, e := range cfg.Engines {
 		if len(e.Prefill) == 0 {
@@ -51,6 +53,7 @@ func newPrefills(cfg *config.Config, dialects map[string]engine.Dialect, random 
 		if d == nil {
 			return nil, fmt.Errorf("engine %s: kind %s takes no prefill endpoints", e.Name, e.Kind)
 		}
+
 		p := &prefill{engine: e.PrefillName(), dialect: d, keyHeader: cfg.Routing.PrefixHeader, random: random}
 		for _, endpoint := range e.Prefill {
 			u, err := url.Parse(endpoint.URL)
@@ -63,6 +66,7 @@ func newPrefills(cfg *config.Config, dialects map[string]engine.Dialect, random 
 				bootstrapPort: cmp.Or(endpoint.BootstrapPort, config.DefaultBootstrapPort),
 			})
 		}
+
 		prefills[e.Name] = p
 	}
 	return prefills, nil
@@ -106,14 +110,24 @@ type disaggregated struct {
 
 // newDisaggregated writes the requests of a call as far as they are known.
 func newDisaggregated(c *Calls, p *prefill, r *engine.Request, retry run.Retry) (*disaggregated, *apierror.Error) {
-	d := &disaggregated{client: c.client, prefill: p, request: r, decodeHeader: c.headerFor(c.target.Engine, retry), prefillHeader: c.headerFor(p.engine, run.Retry{Number: retry.Number})}
+	d := &disaggregated{
+		client:        c.client,
+		prefill:       p,
+		request:       r,
+		decodeHeader:  c.headerFor(c.target.Engine, retry),
+		prefillHeader: c.headerFor(p.engine, run.Retry{Number: retry.Number}),
+	}
 	d.prefillHeader.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt))) // once for both requests
+
+	// A retry goes to another prefill endpoint, unless the decode part is what has failed.
 	var at *engine.Bootstrap
 	if p.dialect.UsesBootstrapRoom() {
 		e := p.choose(c.header.Get(p.keyHeader), retry.Number > 0 && !retry.SamePrefill)
-		at = &engine.Bootstrap{Host: e.host, Port: e.bootstrapPort, Room: int32(p.random() >> 33)} //nolint:gosec // 31 bits
+		room := int32(p.random() >> 33) //nolint:gosec // 31 bits
+		at = &engine.Bootstrap{Host: e.host, Port: e.bootstrapPort, Room: room}
 		d.prefillHeader.Set(header.Prefill, e.address)
 	}
+
 	var err *apierror.Error
 	if d.prefillRequest, err = p.dialect.PrefillRequest(r, at); err != nil {
 		return nil, err
@@ -129,6 +143,7 @@ func newDisaggregated(c *Calls, p *prefill, r *engine.Request, retry run.Retry) 
 // the decode request's answer, or the error of either request. The receiver of
 // the error cancels ctx, which ends the other request.
 func (d *disaggregated) make(ctx context.Context, send func(run.Event) bool) {
+	// With a bootstrap room both requests are sent at once, and find each other.
 	if wire := d.decodeWire; wire != nil {
 		d.decodeWire = nil
 		go d.decode(ctx, wire, nil, send)
@@ -149,6 +164,8 @@ func (d *disaggregated) make(ctx context.Context, send func(run.Event) bool) {
 // compute makes the prefill request and reads its answer to the end.
 func (d *disaggregated) compute(ctx context.Context) (*engine.KVTransfer, error) {
 	a := prefillAnswer{dialect: d.prefill.dialect, request: d.prefillRequest}
+
+	// The prompt is large, and the reply may take long: nothing keeps it that has been sent.
 	wire := d.prefillWire
 	d.prefillWire, d.prefillRequest = nil, nil
 	if err := d.client.exchange(ctx, d.prefillHeader, wire, a.take); err != nil {
@@ -166,7 +183,8 @@ func (d *disaggregated) transfer(ctx context.Context, send func(run.Event) bool)
 	var wire *engine.HTTPRequest
 	if err == nil {
 		var rejected *apierror.Error
-		if wire, rejected = d.prefill.dialect.Encode(d.prefill.dialect.DecodeRequest(d.request, nil, kv)); rejected != nil {
+		decode := d.prefill.dialect.DecodeRequest(d.request, nil, kv)
+		if wire, rejected = d.prefill.dialect.Encode(decode); rejected != nil {
 			err = rejected
 		}
 	}
@@ -183,7 +201,9 @@ func (d *disaggregated) transfer(ctx context.Context, send func(run.Event) bool)
 // decode makes the decode request. An answer whose status is not 200 becomes an
 // error event, as that of a prefill request does. prompt counts in place of the
 // usage that the engine reports; nil: the engine's counts.
-func (d *disaggregated) decode(ctx context.Context, wire *engine.HTTPRequest, prompt *engine.Usage, send func(run.Event) bool) {
+func (d *disaggregated) decode(
+	ctx context.Context, wire *engine.HTTPRequest, prompt *engine.Usage, send func(run.Event) bool,
+) {
 	var rejection rejection
 	d.client.make(ctx, d.decodeHeader, wire, func(e run.Event) bool {
 		rejected := rejection.status != 0
@@ -244,6 +264,8 @@ func (a *prefillAnswer) take(e run.Event) bool {
 			a.rejection.take(e.Body)
 			break
 		}
+
+		// The reader keeps the answer as a whole: its size is bounded here.
 		if a.size += len(e.Body); a.size > maxPrefillAnswer {
 			a.err = apierror.New(http.StatusBadGateway, "", "",
 				"The engine's answer to the prefill request is longer than %d bytes. Send the request again.",

@@ -82,7 +82,7 @@ func TestChoosePrefill(t *testing.T) {
 type scriptedAnswer struct {
 	status int
 	body   string
-	breaks bool // the connection breaks behind the body
+	breaks bool // the connection breaks after the body
 	hangs  bool // nothing more comes
 }
 

@@ -36,10 +36,13 @@ const (
 // Client makes calls through the listener. It is safe for concurrent use.
 // They share a few HTTP/2 connections.
 type Client struct {
-	scheme   string
-	host     string // of requests that have none
-	secured  bool
-	pool     *h2.Pool
+	// The listener.
+	scheme  string
+	host    string // of requests that have none
+	secured bool
+	pool    *h2.Pool
+
+	// The engines.
 	prefills map[string]*prefill // by engine; of the disaggregated ones
 	keys     []string            // headers of a call that its replica is chosen by
 	replicas *replicas
@@ -60,6 +63,7 @@ func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() u
 	if network == "unix" {
 		c.host = "loopback"
 	}
+
 	if secured {
 		s, err := newSecured(cfg.LoopbackTLS, dialer)
 		if err != nil {
@@ -68,7 +72,9 @@ func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() u
 		c.scheme, c.secured = "https", true
 		dial = func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, network, address) }
 	}
-	c.pool = h2.NewPool(min(max(runtime.GOMAXPROCS(0), minConnections), maxConnections), cfg.LoopbackCoalescing.Duration, dial)
+	c.pool = h2.NewPool(
+		min(max(runtime.GOMAXPROCS(0), minConnections), maxConnections), cfg.LoopbackCoalescing.Duration, dial,
+	)
 	return c.With(cfg, dialects, random)
 }
 
@@ -134,6 +140,9 @@ func (c *Calls) start(head http.Header, wire *engine.HTTPRequest) {
 	c.Cancel()
 	events := make(chan run.Event, 1)
 	a := &answer{client: c.client, engine: head.Get(header.Engine)}
+
+	// The channel has room for one event, which stands for all that have come since: the reader
+	// of the connection never waits for a run.
 	announced := run.Announced(a)
 	a.stream = c.client.pool.Prepare(func() {
 		select {
@@ -142,6 +151,7 @@ func (c *Calls) start(head http.Header, wire *engine.HTTPRequest) {
 		}
 	})
 	c.client.pool.Do(c.ctx, a.stream, c.client.request(head, wire))
+
 	unhook := context.AfterFunc(c.ctx, a.stream.Close)
 	c.events, c.stop = events, func() {
 		unhook()
@@ -207,7 +217,14 @@ func (c *Client) request(head http.Header, wire *engine.HTTPRequest) *h2.Request
 	for _, h := range wire.Header {
 		head.Set(h.Name, h.Value)
 	}
-	return &h2.Request{Method: http.MethodPost, Scheme: c.scheme, Authority: c.authority(head), Path: wire.Path, Header: head, Body: wire.Body}
+	return &h2.Request{
+		Method:    http.MethodPost,
+		Scheme:    c.scheme,
+		Authority: c.authority(head),
+		Path:      wire.Path,
+		Header:    head,
+		Body:      wire.Body,
+	}
 }
 
 // authorityBytes are those of a host and port (RFC 3986), without user information,
@@ -225,23 +242,27 @@ func (c *Client) authority(head http.Header) string {
 }
 
 // exchange sends a request and delivers the answer.
-func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool) error {
-	bell := make(chan struct{}, 1)
+func (c *Client) exchange(
+	ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool,
+) error {
+	notified := make(chan struct{}, 1)
 	a := &answer{client: c, engine: head.Get(header.Engine)}
 	a.stream = c.pool.Prepare(func() {
 		select {
-		case bell <- struct{}{}:
+		case notified <- struct{}{}:
 		default:
 		}
 	})
 	c.pool.Do(ctx, a.stream, c.request(head, wire))
 	defer a.stream.Close()
+
 	for {
 		select {
-		case <-bell:
+		case <-notified:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+
 		for {
 			e, ok := a.Next()
 			if !ok {

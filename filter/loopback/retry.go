@@ -24,6 +24,9 @@ func (c *Client) redirect(h http.Header, retry run.Retry) {
 	if retry.Number == 0 {
 		return
 	}
+
+	// The last key that the call has decides among the other replicas: that of its prefix, so that
+	// conversations that begin alike share another cache. Without keys any will do.
 	key := h.Get("x-request-id")
 	for _, name := range slices.Backward(c.keys) {
 		if own := h.Get(name); own != "" {
@@ -31,6 +34,7 @@ func (c *Client) redirect(h http.Header, retry run.Retry) {
 			h.Set(name, retryKey(own, retry.Number))
 		}
 	}
+
 	if retry.Excluded == "" {
 		return
 	}

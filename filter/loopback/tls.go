@@ -42,6 +42,7 @@ func (s *secured) dial(ctx context.Context, network, address string) (net.Conn, 
 	} else {
 		s.last.Store(made)
 	}
+
 	made = made.Clone()
 	made.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{NetDialer: s.dialer, Config: made}).DialContext(ctx, network, address)
@@ -63,6 +64,7 @@ func (c *Client) explain(err error) error {
 		noTLS     tls.RecordHeaderError
 		network   *net.OpError
 	)
+
 	advice := ""
 	switch {
 	case errors.As(err, &authority):
@@ -75,7 +77,8 @@ func (c *Client) explain(err error) error {
 		advice = "the loopback listener has no TLS: give it a certificate, or write loopback without https://"
 	// TLS 1.3: the listener checks a client's certificate when the client has begun to
 	// write. Its alert may come too late.
-	case errors.As(err, &network) && network.Op == "remote error", errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
+	case errors.As(err, &network) && network.Op == "remote error", errors.Is(err, syscall.EPIPE),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
 		advice = "if the loopback listener requires a certificate, loopback_tls.cert_file must have one of its CA"
 	default:
 		return err

@@ -46,6 +46,8 @@ func (f anthropicForm) append(dst []byte, m model) []byte {
 	if reported.Get("type").Str == "model" && reported.Get("display_name").Exists() {
 		return append(dst, m.raw...)
 	}
+
+	// What the engine has reported counts more than what the upstream says of the same model.
 	settings, harmony := f.d.o.Config.Model(m.id)
 	length := reported.Get("max_model_len").Int()
 	if n := f.d.ContextLength(&settings); harmony && n > 0 {
@@ -55,10 +57,12 @@ func (f anthropicForm) append(dst []byte, m model) []byte {
 	if length > 0 {
 		tokens = strconv.FormatInt(length, 10)
 	}
+
 	dst = jsontext.AppendString(append(dst, `{"type":"model","id":`...), m.id)
 	dst = jsontext.AppendString(append(dst, `,"display_name":`...), m.id)
 	dst = jsontext.AppendString(append(dst, `,"created_at":`...), createdAt(reported.Get("created").Int()))
-	dst = append(dst, `,"lifecycle":"active","deprecated_at":null,"retires_at":null,"line":null,"max_input_tokens":`+tokens+`,"max_tokens":`+tokens+`,"capabilities":`...)
+	dst = append(dst, `,"lifecycle":"active","deprecated_at":null,"retires_at":null,"line":null`+
+		`,"max_input_tokens":`+tokens+`,"max_tokens":`+tokens+`,"capabilities":`...)
 	if !harmony { // not known
 		return append(dst, "null}"...)
 	}
@@ -88,9 +92,11 @@ func (f anthropicForm) appendCapabilities(dst []byte) []byte {
 		`,"context_management":`+no+
 		`,"effort":{"supported":true,"low":`+yes+`,"medium":`+yes+`,"high":`+yes+`,"xhigh":`+yes+`,"max":`+yes+`}`+
 		`,"image_input":`+no+`,"pdf_input":`+no+
-		`,"server_tools":{"supported":`+strconv.FormatBool(search || python)+`,"web_search":`+answer(search)+`,"code_execution":`+answer(python)+`}`+
+		`,"server_tools":{"supported":`+strconv.FormatBool(search || python)+
+		`,"web_search":`+answer(search)+`,"code_execution":`+answer(python)+`}`+
 		`,"structured_outputs":`+yes+
-		`,"thinking":{"supported":true,"types":{"adaptive":`+yes+`,"between_tools":`+yes+`,"disabled":`+yes+`,"enabled":`+yes+`}}}`...)
+		`,"thinking":{"supported":true,"types":{"adaptive":`+yes+`,"between_tools":`+yes+
+		`,"disabled":`+yes+`,"enabled":`+yes+`}}}`...)
 }
 
 // list writes a page of the list: limit models, the first ones or those next to
@@ -100,10 +106,13 @@ func (f anthropicForm) list(l *list, q url.Values) ([]byte, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// has_more is about the direction in which the client pages.
 	more := last < len(l.models)
 	if q.Get("before_id") != "" {
 		more = first > 0
 	}
+
 	dst := []byte(`{"data":[`)
 	for i, m := range l.models[first:last] {
 		if i > 0 {
@@ -111,6 +120,7 @@ func (f anthropicForm) list(l *list, q url.Values) ([]byte, *apierror.Error) {
 		}
 		dst = f.append(dst, m)
 	}
+
 	dst = strconv.AppendBool(append(dst, `],"has_more":`...), more)
 	if first == last {
 		return append(dst, `,"first_id":null,"last_id":null}`...), nil
@@ -130,6 +140,7 @@ func page(l *list, q url.Values) (first, last int, err *apierror.Error) {
 		}
 		limit = n
 	}
+
 	after, before := q.Get("after_id"), q.Get("before_id")
 	switch {
 	case after != "" && before != "":

@@ -41,7 +41,7 @@ type upstreamModels struct {
 
 var errNoList = errors.New("the answer is not a list of models")
 
-// askUpstream asks the upstream for other models, behind the loopback listener:
+// askUpstream asks the upstream for other models, through the loopback listener:
 // with the client's own headers, its credentials among them, which the upstream may
 // reject. Other failures are no reason to withhold the models of the engines.
 func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query url.Values) upstreamModels {
@@ -49,10 +49,13 @@ func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query u
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
+	// The list is put together: that the client has the upstream's part says nothing of it.
 	head := r.Header.Clone()
 	for _, name := range conditional {
 		head.Del(name)
 	}
+
 	status, list, err := d.get(ctx, head, target)
 	var m upstreamModels
 	switch {
@@ -60,11 +63,13 @@ func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query u
 		m.list = list
 	case status == http.StatusNotFound: // it has no models, or there is no upstream
 		err = nil
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, errors.Is(err, errNoList), errors.Is(err, loopback.ErrTooLarge):
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, errors.Is(err, errNoList),
+		errors.Is(err, loopback.ErrTooLarge):
 		m.answers, err = true, nil
 	default:
 		m.failed = true
 	}
+
 	if ctx.Err() == nil { // else the client has left
 		logChange(d.o.Log, "upstream", d.upstream, err)
 	}
@@ -103,6 +108,8 @@ func (e *engineList) length(model string, harmony func(id string) bool) int {
 			return m.length
 		}
 	}
+
+	// Engines that serve one model take any name for it.
 	if length, found := lengths.common(harmony); found {
 		return length
 	}
@@ -134,6 +141,8 @@ func (e *engineList) keepLengths(data gjson.Result) {
 		if id.Type != gjson.String {
 			continue
 		}
+
+		// The text of the list is large, and is not kept for the sake of an id.
 		n := m.Get("max_model_len").Int()
 		if n < 0 || n > math.MaxInt32 {
 			n = 0
@@ -172,10 +181,16 @@ func (d *Directory) askEngine(name string) *engineAnswer {
 	e := d.engines[name]
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
+	// An answer that is under way counts as fresh too: however many clients ask, the engine is
+	// asked once.
 	now := d.o.Now()
 	if now.Before(e.until) {
 		return e.answer
 	}
+
+	// The engine's answer is for all who wait. So no client's context ends the request, which
+	// has a deadline of its own.
 	answer := &engineAnswer{arrived: make(chan struct{})}
 	e.answer, e.until = answer, now.Add(fresh)
 	d.fetching.Go(func() {
@@ -192,6 +207,7 @@ func (d *Directory) askEngine(name string) *engineAnswer {
 
 // logChange logs when a source begins to fail, and when it works again.
 func logChange(log logrus.FieldLogger, source string, fails *atomic.Bool, err error) {
+	// An engine that is down for a day is two lines.
 	switch failed := err != nil; {
 	case fails.Swap(failed) == failed:
 	case failed:
@@ -228,11 +244,15 @@ func (d *Directory) fetchInfo(head http.Header, dialect engine.ModelInformer) (l
 	if rejected != nil {
 		return list, fmt.Errorf("ask for the model: %w", rejected)
 	}
-	return gjson.ParseBytes(append(appendModel([]byte(`{"data":[`), m.ID, dialect.Kind(), m.ContextLength), "]}"...)), nil
+	return gjson.ParseBytes(append(
+		appendModel([]byte(`{"data":[`), m.ID, dialect.Kind(), m.ContextLength), "]}"...,
+	)), nil
 }
 
 // get asks for a list through the loopback listener.
-func (d *Directory) get(ctx context.Context, head http.Header, target string) (status int, list gjson.Result, err error) {
+func (d *Directory) get(
+	ctx context.Context, head http.Header, target string,
+) (status int, list gjson.Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	status, body, err := d.o.Client.Get(ctx, head, target, maxListBytes)

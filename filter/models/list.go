@@ -36,6 +36,7 @@ func (l *list) replace(data gjson.Result, serves func(id string) bool) { l.take(
 
 func (l *list) take(data gjson.Result, replace bool, wanted func(id string) bool) {
 	data.ForEach(func(_, m gjson.Result) bool {
+		// What is no model by its form is left out.
 		id := m.Get("id")
 		if id.Type == gjson.String && wanted(id.Str) {
 			l.put(id.Str, m.Raw, replace)

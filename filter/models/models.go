@@ -3,7 +3,13 @@
 // configuration say, and keeps the context lengths that the engines report.
 //
 // Engines are asked through Envoy's loopback listener ([Directory.Refresh]), each
-// at most every ten seconds.
+// at most every ten seconds. A [Directory] is what is known of them. The list is put
+// together for each request (collect): the upstream's list, which the client's own
+// credentials may change, then what the engines say of the models that they serve, then
+// what only the configuration names. A form writes it as one of the two APIs does.
+//
+// The package knows neither prompts nor replies. What it reports of context lengths is
+// read by package extproc, for each request.
 package models
 
 import (
@@ -77,7 +83,8 @@ func (d *Directory) Close() { d.fetching.Wait() }
 // length of the engine's Harmony models if they agree: engines that serve one model
 // accept any name for it.
 func (d *Directory) ContextLength(m *config.Model) int {
-	e, known := d.engines[m.Engine] // an endpoint without a model has no engine
+	// An endpoint without a model has no engine.
+	e, known := d.engines[m.Engine]
 	if m.ContextLength > 0 || !known {
 		return m.ContextLength
 	}
@@ -95,7 +102,8 @@ func (d *Directory) Endpoints() []api.Endpoint {
 	}
 	var list []api.Endpoint
 	for _, e := range []api.Endpoint{
-		{Header: anthropicVersion, Errors: (*apierror.Error).Anthropic, Handle: d.handler(anthropicForm{d})}, {Handle: d.handler(openAIForm{})},
+		{Header: anthropicVersion, Errors: (*apierror.Error).Anthropic, Handle: d.handler(anthropicForm{d})},
+		{Handle: d.handler(openAIForm{})},
 	} {
 		e.API, e.Method, e.NoModel, e.Public = "models", http.MethodGet, true, true
 		whole, one := e, e
@@ -124,6 +132,7 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 	if err != nil {
 		return api.Refused(apierror.Invalid("model", "The path %s is not percent-encoded.", r.Path))
 	}
+
 	all := d.collect(ctx, r, f.query(r.Query))
 	switch i := all.list.index(one); {
 	case all.upstreamAnswers:
@@ -138,6 +147,7 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 		return api.Refused(apierror.New(http.StatusServiceUnavailable, "models_unknown", "",
 			"No engine returns its models at the moment. Try again shortly."))
 	}
+
 	answer, rejected := f.list(&all.list, r.Query)
 	return api.Answered(answer, rejected)
 }
@@ -166,6 +176,9 @@ func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest, query url.V
 		asked.Go(func() { answers[i] = d.engineModels(ctx, e.Name) })
 	}
 	asked.Wait()
+
+	// The order counts: what the upstream says of a model is replaced by what the engine says
+	// that serves it, and neither is by what the configuration only names.
 	all := collected{incomplete: upstream.failed, upstreamAnswers: upstream.answers}
 	all.list.base = upstream.list
 	all.list.add(upstream.list.Get("data"))
@@ -173,6 +186,7 @@ func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest, query url.V
 		all.incomplete = all.incomplete || answers[i].err != nil
 		all.list.replace(answers[i].data, func(id string) bool { return serves(d.o.Config, e.Name, id) })
 	}
+
 	for _, name := range names(d.o.Config) {
 		all.list.put(name, d.configured(name), false)
 	}
@@ -204,11 +218,13 @@ func names(c *config.Config) []string {
 			names = append(names, name)
 		}
 	}
+
 	for _, entry := range c.HarmonyModels {
 		if name, ok := strings.CutPrefix(entry, "="); ok {
 			add(name)
 		}
 	}
+
 	for _, m := range append(slices.Clone(c.Models), c.ModelDefaults) {
 		name, whole := strings.CutPrefix(m.Match, "=")
 		at := cmp.Or(m.Engine, c.ModelDefaults.Engine, c.Engines[0].Name)

@@ -19,6 +19,8 @@ func (d *Directory) Refresh(ctx context.Context) error {
 	if d.o.Client == nil {
 		return nil
 	}
+
+	// Each goroutine has an element of its own.
 	errs := make([]error, len(d.o.Config.Engines))
 	var asked sync.WaitGroup
 	for i, e := range d.o.Config.Engines {
@@ -36,6 +38,7 @@ func (d *Directory) Refresh(ctx context.Context) error {
 // after that. It returns when ctx ends.
 func (d *Directory) KeepFresh(ctx context.Context) {
 	for {
+		// Before an engine has answered, gpt-oss's own length counts, which may be too long for it.
 		wait := refreshEvery
 		if d.Refresh(ctx) != nil { // the error has been logged
 			wait = fresh

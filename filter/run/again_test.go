@@ -29,7 +29,7 @@ func startAskingAgain(t *testing.T, fields string) *testRun {
 	return r
 }
 
-// Arguments that a tool does not take are asked for again behind the header of the call,
+// Arguments that a tool does not take are asked for again after the header of the call,
 // under the tool's grammar. The client gets the call once, and every token is counted once.
 func TestArgumentsAreAskedForAgain(t *testing.T) {
 	t.Parallel()
@@ -46,7 +46,7 @@ func TestArgumentsAreAskedForAgain(t *testing.T) {
 			}
 			again := r.executor.calls[1]
 			if got := again.Prompt[len(first.Prompt):]; spelled(t, got) != calledHeader {
-				t.Errorf("asked behind %q", spelled(t, got))
+				t.Errorf("asked after %q", spelled(t, got))
 			}
 			if again.Constraint == nil || again.MaxTokens != first.MaxTokens-len(tokens(calledHeader)) || again.ID == first.ID {
 				t.Errorf("asked with %+v", again)
@@ -63,7 +63,7 @@ func TestArgumentsAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// Arguments are asked for once. A lost call that has begun with them is continued behind
+// Arguments are asked for once. A lost call that has begun with them is continued after
 // the header.
 func TestAskedForOnce(t *testing.T) {
 	t.Parallel()

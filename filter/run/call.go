@@ -346,7 +346,8 @@ func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 		left, refused = r.continuation.left(), r.endsWithQuota
 	}
 	r.reserveAgain(left, func() {
-		r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
+		// Headers wait for the new answer as they did for the first.
+		r.timers.Clear(TimerHold)
 		r.env.Telemetry.Retried(r.rec, reason, r.now)
 		r.resend(req, retry)
 	}, refused)
@@ -379,7 +380,8 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 
 	kept := r.continuation.take(chunks)
 	if len(kept) == 0 && len(chunks) > 0 {
-		r.resetIdle() // the watcher holds them back, but the engine goes on
+		// The watcher holds them back, but the engine goes on.
+		r.resetIdle()
 	}
 	if r.deliver(kept) {
 		return true

@@ -10,17 +10,17 @@ import (
 
 // choicePhase is what is to become of a choice. Who leaves a phase:
 //
-//	phase        how it is left                                                       for
-//	open         take: the engine ends the choice                                     done
-//	             take: the watcher interrupts the model                               interrupted
-//	             Run.endChoice: the filter ends the choice in place of an engine      done
-//	interrupted  Run.endInterruption: the reasoning is ended, and the model goes on      open
-//	             Run.endInterruption: the arguments of a call are not those of its tool  asked again
-//	             Run.endInterruption: no call can go on with it                          done
-//	             Run.endChoice: a token quota is used up                              done
-//	asked again  take: the arguments have come, or other output                       open
-//	             else as open
-//	done         nobody
+//	phase        how it is left                                                           for
+//	open         take: the engine ends the choice                                         done
+//	             take: the watcher interrupts the model                                   interrupted
+//	             Run.endChoice: the filter ends the choice in place of an engine          done
+//	interrupted  Run.endInterruption: the reasoning is ended, and the model goes on       open
+//	             Run.endInterruption: the arguments of a call are not those of its tool   asked again
+//	             Run.endInterruption: no call can go on with it                           done
+//	             Run.endChoice: a token quota is used up                                  done
+//	asked again  take: the arguments have come, or other output                           open
+//	             otherwise as open
+//	done         by nobody
 //
 // A call that is repeated as a whole (continuation.restart) begins with new choices, which
 // are open.

@@ -15,7 +15,7 @@ import (
 // it makes the arguments of a call is such a one. In order:
 //
 //	where             question                                        answer
-//	waits             does a job decide about the whole answer yet?   the decision comes first: it may need no more output
+//	waits             does a job decide about the whole answer yet?   the decision first: it may need no more
 //	callFailed        is the error one of the request (a 400)?        fail: every replica would say the same
 //	retryOrFail       is none of its output part of the reply?        repeat, once, at another replica
 //	continueOrFail    is the reply failing already?                   fail
@@ -93,7 +93,8 @@ func (c *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	for i := range c.choices {
 		c.choices[i] = choice{asked: req, watcher: watcher}
 		if watcher != nil {
-			watcher = c.newWatcher(t) // the next choice has its own
+			// The next choice has its own.
+			watcher = c.newWatcher(t)
 		}
 	}
 }
@@ -334,7 +335,8 @@ func (r *Run) continueOrFail(err *apierror.Error) {
 		c.cause = err
 	}
 	if c.lost >= r.env.Limits.Continuations || !c.possible() {
-		r.fail(cmp.Or(c.cause, err)) // there is no cause after an interruption
+		// There is no cause after an interruption.
+		r.fail(cmp.Or(c.cause, err))
 		return
 	}
 

@@ -64,7 +64,7 @@ const continuedOutput = "<|channel|>analysis<|message|>Let me think about é and
 
 const continuedTools = `,"stream":true,"stream_options":{"include_usage":true},"max_tokens":200,"min_tokens":5,"seed":7,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
 
-// A call that is lost behind any token is continued at another replica with the prompt
+// A call that is lost after any token is continued at another replica with the prompt
 // and the output so far; the client gets the stream that it would have got.
 func TestContinuedAtEveryToken(t *testing.T) {
 	t.Parallel()
@@ -87,18 +87,18 @@ func TestContinuedAtEveryToken(t *testing.T) {
 			r.feed(from("a"), bytesOf(event("", all[:n]...)))
 			lost(r)
 			if len(r.executor.calls) != 2 {
-				t.Fatalf("%s behind %d tokens: %d calls: %s", name, n, len(r.executor.calls), &r.downstream.text)
+				t.Fatalf("%s after %d tokens: %d calls: %s", name, n, len(r.executor.calls), &r.downstream.text)
 			}
 			first, next := r.executor.calls[0], r.executor.calls[1]
 			if !slices.Equal(next.Prompt, slices.Concat(prompt, all[:n])) || next.MaxTokens != 200-n || next.MinTokens != max(0, 5-n) || *next.Seed != 8 || next.ID == first.ID {
-				t.Fatalf("%s behind %d tokens: %d prompt tokens, %d and %d tokens, seed %d, id %s", name, n, len(next.Prompt), next.MaxTokens, next.MinTokens, *next.Seed, next.ID)
+				t.Fatalf("%s after %d tokens: %d prompt tokens, %d and %d tokens, seed %d, id %s", name, n, len(next.Prompt), next.MaxTokens, next.MinTokens, *next.Seed, next.ID)
 			}
 			if retry := r.executor.attempts[1]; retry.Excluded != "a" {
 				t.Fatalf("%s: the retry is %v", name, retry)
 			}
 			r.feed(from("b"), bytesOf(event("stop", all[n:]...)), Ended(nil))
 			if got := merged(r.downstream.text.String()); got != want || !r.Ended() {
-				t.Fatalf("%s behind %d tokens:\n%s\nwant\n%s", name, n, got, want)
+				t.Fatalf("%s after %d tokens:\n%s\nwant\n%s", name, n, got, want)
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func TestNotContinued(t *testing.T) {
 		"off":                        {`,"stream":true`, "<|channel|>final<|message|>a", 0, 1},
 		"before the grammar's part":  {strict, thought + "<|channel|>final<|message|>", 2, 2},
 		"in the grammar's part":      {strict, thought + `<|channel|>final<|message|>{"a":`, 2, 1},
-		"behind a call":              {continuedTools, "<|channel|>commentary to=functions.f<|message|>{}<|end|><|start|>assistant", 2, 1},
+		"after a call":               {continuedTools, "<|channel|>commentary to=functions.f<|message|>{}<|end|><|start|>assistant", 2, 1},
 		"in a call":                  {continuedTools, "<|channel|>commentary to=functions.f<|message|>{", 2, 2},
 		"many choices":               {`,"stream":true,"n":2`, "<|channel|>final<|message|>a", 2, 2},
 		"many choices, none of them": {`,"stream":true,"n":2`, "", 2, 2}, // a retry
@@ -167,7 +167,7 @@ func TestContinuedAsOftenAsAllowed(t *testing.T) {
 	}
 }
 
-// A call that is lost behind its last token is complete.
+// A call that is lost after its last token is complete.
 func TestLostAtItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fields, output, finish string }{
@@ -226,7 +226,7 @@ func TestContinuedCounts(t *testing.T) {
 	}
 }
 
-// The call behind an interruption is lost before it has had any output, and so are those in
+// The call after an interruption is lost before it has had any output, and so are those in
 // its place: the error is that of the last one.
 func TestLostBehindAnInterruption(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// playedReply is a model's output behind prompts with an end.
+// playedReply is a model's output after prompts with an end.
 type playedReply struct{ behind, output string }
 
 // play answers the run's model calls until it has ended, in pieces of random sizes, and
@@ -26,7 +26,7 @@ func (r *testRun) play(t *testing.T, random *rand.Rand, replies ...playedReply) 
 			return n
 		}
 		if len(r.executor.calls) == n || n > 20 {
-			t.Fatalf("no end behind %d calls: %s", n, &r.downstream.text)
+			t.Fatalf("no end after %d calls: %s", n, &r.downstream.text)
 		}
 		call := r.executor.calls[n]
 		text, err := harmony.AppendDecode(nil, call.Prompt)
@@ -35,7 +35,7 @@ func (r *testRun) play(t *testing.T, random *rand.Rand, replies ...playedReply) 
 		}
 		i := slices.IndexFunc(replies, func(p playedReply) bool { return strings.HasSuffix(string(text), p.behind) })
 		if i < 0 {
-			t.Fatalf("no reply behind %q", text[max(0, len(text)-200):])
+			t.Fatalf("no reply after %q", text[max(0, len(text)-200):])
 		}
 		output := tokens(replies[i].output)
 		output = output[:min(len(output), call.MaxTokens)]
@@ -182,7 +182,7 @@ func TestInterruptedAndVerified(t *testing.T) {
 	}
 }
 
-// A continuing call that is lost behind an interruption is continued in turn.
+// A continuing call that is lost after an interruption is continued in turn.
 func TestInterruptedAndLost(t *testing.T) {
 	t.Parallel()
 	r := startContinued(t, `,"stream":true,"thinking_token_budget":5`, 2)
@@ -194,7 +194,7 @@ func TestInterruptedAndLost(t *testing.T) {
 	}
 }
 
-// A model that reasons on behind each interruption costs a call for each choice and three
+// A model that reasons on after each interruption costs a call for each choice and three
 // more, however many choices there are.
 func TestInterruptionsAreBounded(t *testing.T) {
 	t.Parallel()

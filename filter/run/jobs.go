@@ -144,12 +144,14 @@ func place(ctx context.Context, places chan<- struct{}) bool {
 	case places <- struct{}{}:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil // there may have been a place all the same
+	// There may have been a place all the same.
+	return ctx.Err() == nil
 }
 
 // detach executes jobs whose results nobody takes; errors are logged.
 func (j *jobs) detach(rec *telemetry.Record, list []api.Job) {
-	ctx := record.With(context.WithoutCancel(rec.Context(j.ctx)), nil) // the exchange's record ends before them
+	// The exchange's record ends before them.
+	ctx := record.With(context.WithoutCancel(rec.Context(j.ctx)), nil)
 	for _, job := range list {
 		j.workers.Go(func() {
 			if _, err := j.workers.do(ctx, job); err != nil {

@@ -34,7 +34,8 @@ func (k Keys) Headers(r api.Request) []engine.Header {
 
 func setHeaders(to http.Header, headers []engine.Header) {
 	for _, h := range headers {
-		to.Set(h.Name, h.Value) // in place of what a client sent
+		// In place of what a client sent.
+		to.Set(h.Name, h.Value)
 		if h.Value == "" {
 			to.Del(h.Name)
 		}

@@ -17,7 +17,7 @@ import (
 type madeChoice struct {
 	tokens []harmony.Token
 	finish string
-	late   bool // the finish reason comes behind the tokens, in an event of its own
+	late   bool // the finish reason comes after the tokens, in an event of its own
 }
 
 // generatedChoice is an output of random length. It may end by itself.

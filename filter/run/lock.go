@@ -46,7 +46,8 @@ func renew(ctx context.Context, locker api.Locker) {
 		}
 
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
-		_ = access(within) // the next beat renews it; a lock that is not released expires
+		// The next beat renews it; a lock that is not released expires.
+		_ = access(within)
 		cancel()
 		if done {
 			return

@@ -122,7 +122,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// While a job ignores its context, the run keeps its deadlines and hears its owner.
+// While a job ignores its context, the run keeps its deadlines and receives from its owner.
 func TestServeWithAJobThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -31,7 +31,8 @@ func newOutputRoom(o *Options) outputRoom {
 	if a, ok := o.Request.(api.Accumulator); ok {
 		keeps = keeps || a.KeepsOutput()
 	}
-	return outputRoom{take: o.Reserve, keeps: keeps, left: outputStep} // short replies take nothing
+	// Short replies take nothing.
+	return outputRoom{take: o.Reserve, keeps: keeps, left: outputStep}
 }
 
 // grow takes room for a chunk, before the reply gets it.

@@ -284,7 +284,7 @@ func TestCancel(t *testing.T) {
 			r.feed(answer("x")...)
 			r.JobDone(JobDone{})
 			if len(r.executor.detached) != c.detached || !r.Ended() || r.downstream.text.String() != sent {
-				t.Errorf("%d detached jobs, ended %t, sent %q behind the end", len(r.executor.detached), r.Ended(), strings.TrimPrefix(r.downstream.text.String(), sent))
+				t.Errorf("%d detached jobs, ended %t, sent %q after the end", len(r.executor.detached), r.Ended(), strings.TrimPrefix(r.downstream.text.String(), sent))
 			}
 		})
 	}

@@ -129,7 +129,8 @@ func (r *Run) reserveAgain(left int, granted func(), refused func(err *apierror.
 		granted()
 		return
 	}
-	prompt := r.rec.PromptTokens() - r.madeSoFar().Input // 0 once an engine has answered
+	// The prompt counts once: here it is 0 when an engine has answered.
+	prompt := r.rec.PromptTokens() - r.madeSoFar().Input
 	r.reserve(budget.Call{Prompt: prompt, Output: left}, granted, refused)
 }
 
@@ -212,7 +213,8 @@ func (r *Run) endsWithQuota(*apierror.Error) {
 	// be a job beside it.
 	r.phase = phaseCall
 	r.env.Telemetry.Interrupted(r.rec, interruptedByQuota, r.now)
-	r.call.repeated = true // also if the output has not the form that it should have
+	// An answer of the wrong form is not asked for again either.
+	r.call.repeated = true
 	for i := range r.continuation.choices {
 		if !r.continuation.choices[i].done() && r.endChoice(i, engine.FinishLength) {
 			return

@@ -26,7 +26,9 @@ const (
 // String returns the timer's name, for records.
 func (t Timer) String() string { return timerNames[t] }
 
-var timerNames = [timerCount]string{"body", "handle", "first", "idle", "total", "hold", "keep-alive", "grace", "journal"}
+var timerNames = [timerCount]string{
+	"body", "handle", "first", "idle", "total", "hold", "keep-alive", "grace", "journal",
+}
 
 // TimerOf returns the timer with a name; ok is false if there is none.
 func TimerOf(name string) (t Timer, ok bool) {

@@ -144,7 +144,7 @@ func (r *testRun) decide(t *testing.T) {
 	r.JobDone(JobDone{Result: result, Err: err})
 }
 
-// A check that takes much work is a job. The run hears the engine, its timers and the
+// A check that takes much work is a job. The run receives from the engine, its timers and the
 // client meanwhile, and nothing of the answer goes out before the decision.
 func TestLongChecksAreJobs(t *testing.T) {
 	t.Parallel()

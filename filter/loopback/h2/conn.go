@@ -38,13 +38,16 @@ func (plain) close()                       {}
 // conn is a connection.
 type conn struct {
 	*session
+
 	socket socket
 	tick   time.Duration
 	due    chan struct{} // there is something to be written
 	opened chan struct{} // the peer has said what it takes
-	gone   chan struct{}
-	once   sync.Once
-	cause  error // set when gone is closed
+
+	// The end.
+	gone  chan struct{}
+	once  sync.Once
+	cause error // set when gone is closed
 }
 
 func newConn(c net.Conn, tick time.Duration, ended func(*conn)) (*conn, error) {
@@ -55,6 +58,7 @@ func newConn(c net.Conn, tick time.Duration, ended func(*conn)) (*conn, error) {
 		default:
 		}
 	}, func() { close(k.opened) })
+
 	q, ok, err := newQuiet(c)
 	switch {
 	case err != nil:
@@ -65,6 +69,9 @@ func newConn(c net.Conn, tick time.Duration, ended func(*conn)) (*conn, error) {
 	default:
 		k.socket = plain{c}
 	}
+
+	// Either goroutine ends the other one. The socket is closed when both have ended, since its
+	// descriptor may be another connection's after that.
 	k.wake() // the preface
 	go func() {
 		read := make(chan struct{})
@@ -116,6 +123,8 @@ func (k *conn) write() error {
 		case <-k.gone:
 			return errGone
 		}
+
+		// Two buffers take turns: the session fills one while the other is written.
 		for {
 			out := k.take(buf, writeBytes)
 			if len(out) == 0 {
@@ -125,10 +134,11 @@ func (k *conn) write() error {
 			if _, err := k.socket.Write(out); err != nil {
 				return err
 			}
-			if buf = out; cap(buf) > 2*writeBytes {
+			if buf = out; cap(buf) > 2*writeBytes { // of a large header, which is rare
 				buf = nil
 			}
 		}
+
 		if k.idle() {
 			return errGone
 		}
@@ -155,10 +165,13 @@ func (k *conn) read() error {
 			full := have == len(buf)
 			have = copy(buf, buf[used:have])
 			m.frames += frames
-			if full {
+			if full { // there may be more
 				continue
 			}
 		}
+
+		// A busy connection sleeps until the next tick, whatever arrives. Another one waits for
+		// bytes: at ticks, it has not looked whether there are any since the last read.
 		if wait := m.next(time.Now()); wait > 0 {
 			time.Sleep(wait)
 		} else if n == 0 || k.tick > 0 {

@@ -24,16 +24,16 @@ func Example() {
 	})
 	defer pool.Close()
 
-	bell := make(chan struct{}, 1)
+	notified := make(chan struct{}, 1)
 	stream := pool.Prepare(func() {
 		select {
-		case bell <- struct{}{}:
+		case notified <- struct{}{}:
 		default:
 		}
 	})
 	defer stream.Close()
 	pool.Do(context.Background(), stream, &Request{Method: http.MethodPost, Scheme: "http", Authority: "a", Path: "/p", Body: []byte("hello")})
-	for range bell {
+	for range notified {
 		for p, ok := stream.Next(); ok; p, ok = stream.Next() {
 			if fmt.Print(string(p.Body)); p.End || p.Err != nil {
 				return

@@ -52,6 +52,8 @@ func (s *session) headers(f *frame) error {
 	} else if !s.opened || f.stream != s.inBlock.stream || len(f.payload) == 0 {
 		return &ConnectionError{CodeProtocol, "CONTINUATION"}
 	}
+
+	// The block is bounded before it is decoded, and so is what it decodes to.
 	s.opened = true
 	if len(s.block)+len(f.payload) > headerLimit {
 		return &ConnectionError{CodeCalm, "a block of fields is too large"}
@@ -60,6 +62,8 @@ func (s *session) headers(f *frame) error {
 	if f.flags&flagEndHeaders == 0 {
 		return nil
 	}
+
+	// Also the fields of a request that has ended are decoded: they change the table.
 	s.opened = false
 	s.fields = fields{header: http.Header{}}
 	_, err := s.decoder.Write(s.block)
@@ -69,6 +73,7 @@ func (s *session) headers(f *frame) error {
 	if cap(s.block) > maxFrame {
 		s.block = nil
 	}
+
 	if err != nil {
 		return &ConnectionError{CodeCompression, "fields that cannot be decoded"}
 	}
@@ -81,9 +86,11 @@ func (s *session) complete() error {
 	if st == nil || err != nil {
 		return err
 	}
+
 	end := s.inBlock.flags&flagEnd != 0
 	f := s.fields
 	s.fields = fields{}
+
 	switch {
 	case f.bad != "":
 		s.abort(st, CodeProtocol, f.bad)

@@ -99,7 +99,12 @@ func nextFrame(p []byte) (f frame, n int, err error) {
 	if len(p) < frameHead+size {
 		return f, 0, nil
 	}
-	f = frame{kind: p[3], flags: p[4], stream: binary.BigEndian.Uint32(p[5:]) & maxWindow, payload: p[frameHead : frameHead+size]}
+	f = frame{
+		kind:    p[3],
+		flags:   p[4],
+		stream:  binary.BigEndian.Uint32(p[5:]) & maxWindow,
+		payload: p[frameHead : frameHead+size],
+	}
 	return f, frameHead + size, nil
 }
 

@@ -40,8 +40,8 @@ func NewPool(size int, tick time.Duration, dial func(context.Context) (net.Conn,
 	return &Pool{dial: dial, size: size, tick: tick}
 }
 
-// Prepare makes a stream. bell is called when there may be a next piece of its answer.
-func (p *Pool) Prepare(bell func()) *Stream { return &Stream{bell: bell} }
+// Prepare makes a stream. notify is called when there may be a next piece of its answer.
+func (p *Pool) Prepare(notify func()) *Stream { return &Stream{notify: notify} }
 
 // Do begins the request of a stream. ctx bounds the wait for a connection.
 func (p *Pool) Do(ctx context.Context, st *Stream, r *Request) {
@@ -102,9 +102,11 @@ func (p *Pool) connect(ctx context.Context) error {
 	if d == nil {
 		d = &dialing{done: make(chan struct{})}
 		p.dialing = d
+		// Also for others: it does not end with this request.
 		go p.make(d)
 	}
 	p.mu.Unlock()
+
 	select {
 	case <-d.done:
 		return d.err
@@ -124,14 +126,16 @@ func (p *Pool) make(d *dialing) {
 	if err == nil {
 		err = k.await(ctx)
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.closed {
 		k.retire()
 	}
-	if err == nil && !k.idle() {
+	if err == nil && !k.idle() { // it may have ended since, and was not in the list then
 		p.conns = append(p.conns, k)
 	}
+
 	d.err = err
 	p.dialing = nil
 	close(d.done)

@@ -30,10 +30,10 @@ func serve(t *testing.T, http2 bool, h http.HandlerFunc) *Pool {
 
 // ask sends a request, and returns the body of the answer.
 func ask(ctx context.Context, pool *Pool, body string) (string, error) {
-	bell := make(chan struct{}, 1)
+	notified := make(chan struct{}, 1)
 	st := pool.Prepare(func() {
 		select {
-		case bell <- struct{}{}:
+		case notified <- struct{}{}:
 		default:
 		}
 	})
@@ -42,7 +42,7 @@ func ask(ctx context.Context, pool *Pool, body string) (string, error) {
 	var got []byte
 	for {
 		select {
-		case <-bell:
+		case <-notified:
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}

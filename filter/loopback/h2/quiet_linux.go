@@ -13,18 +13,21 @@ import (
 // is not in it: what is there is an epoll descriptor for each direction, in which the
 // socket is armed for one event at a time.
 type quiet struct {
-	fd             int
-	file           *os.File // owns fd
-	reader, writer *watch
+	fd     int
+	file   *os.File // owns fd
+	reader *watch
+	writer *watch
 }
 
 // watch waits for one kind of event of a socket.
 type watch struct {
-	epoll, fd int
-	events    uint32
-	file      *os.File // owns epoll
-	raw       syscall.RawConn
-	ready     [1]syscall.EpollEvent
+	fd     int    // of the socket
+	events uint32 // that are waited for
+
+	epoll int
+	file  *os.File // owns epoll
+	raw   syscall.RawConn
+	ready [1]syscall.EpollEvent
 }
 
 func newWatch(fd int, events uint32) (*watch, error) {
@@ -38,7 +41,9 @@ func newWatch(fd int, events uint32) (*watch, error) {
 	}
 	w := &watch{epoll: epoll, fd: fd, events: events | syscall.EPOLLONESHOT, file: os.NewFile(uintptr(epoll), "epoll")}
 	if w.raw, err = w.file.SyscallConn(); err == nil {
-		err = os.NewSyscallError("epoll_ctl", syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Fd: int32(fd)}))
+		err = os.NewSyscallError(
+			"epoll_ctl", syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Fd: int32(fd)}),
+		)
 	}
 	if err != nil {
 		_ = w.file.Close()
@@ -49,9 +54,13 @@ func newWatch(fd int, events uint32) (*watch, error) {
 
 // wait waits for the event, or the end of the watch.
 func (w *watch) wait() error {
-	if err := syscall.EpollCtl(w.epoll, syscall.EPOLL_CTL_MOD, w.fd, &syscall.EpollEvent{Events: w.events, Fd: int32(w.fd)}); err != nil {
+	armed := syscall.EpollEvent{Events: w.events, Fd: int32(w.fd)}
+	if err := syscall.EpollCtl(w.epoll, syscall.EPOLL_CTL_MOD, w.fd, &armed); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
+
+	// The epoll descriptor itself is in the runtime's poller: the goroutine waits for it, and no
+	// thread does.
 	return w.raw.Read(func(uintptr) bool {
 		n, err := syscall.EpollWait(w.epoll, w.ready[:], 0)
 		return n > 0 || err != nil && !errors.Is(err, syscall.EINTR)
@@ -69,13 +78,16 @@ func newQuiet(c net.Conn) (s socket, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	// The file is a copy, of which the runtime's poller knows nothing.
 	_ = c.Close()
+
 	q := &quiet{file: file, fd: int(file.Fd())}
 	if err = syscall.SetNonblock(q.fd, true); err == nil {
 		if q.reader, err = newWatch(q.fd, syscall.EPOLLIN|syscall.EPOLLRDHUP); err == nil {
 			q.writer, err = newWatch(q.fd, syscall.EPOLLOUT)
 		}
 	}
+
 	if err != nil {
 		if q.reader != nil {
 			_ = q.reader.file.Close()

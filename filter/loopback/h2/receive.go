@@ -9,22 +9,26 @@ import (
 // receive takes the complete frames of p, and returns how many bytes and how many
 // frames of an answer's body these are. An error is the end of the connection.
 func (s *session) receive(p []byte) (n, frames int, err error) {
-	s.heard.Store(true)
+	s.alive.Store(true)
 	for {
+		// The first bytes of an HTTP/1 listener would be a frame of an absurd size.
 		if !s.greeted && len(p) >= 5 {
 			if s.greeted = true; string(p[:5]) == "HTTP/" {
 				return n, frames, errHTTP1
 			}
 		}
+
 		f, size, err := nextFrame(p[n:])
 		if err != nil || size == 0 {
 			s.returnWindow()
 			return n, frames, err
 		}
+
 		n += size
 		if s.opened && f.kind != frameContinuation {
 			return n, frames, &ConnectionError{CodeProtocol, "a frame within a block of fields"}
 		}
+
 		if f.kind == frameData {
 			frames++
 			err = s.data(&f)
@@ -56,10 +60,13 @@ func (s *session) data(f *frame) error {
 	if s.unread += flow; s.unread > connectionWindow {
 		return &ConnectionError{CodeFlowControl, "more data than the window allows"}
 	}
+
+	// Also what a canceled request still gets takes of the connection's window.
 	st, err := s.find(f.stream)
 	if st == nil || err != nil {
-		return err // of a canceled request
+		return err
 	}
+
 	switch {
 	case !st.begun:
 		s.abort(st, CodeProtocol, "data before the answer's header")
@@ -164,6 +171,7 @@ func (s *session) goAway(f *frame) error {
 		return &ConnectionError{CodeFrameSize, "GOAWAY"}
 	}
 	last, code := binary.BigEndian.Uint32(f.payload)&maxWindow, Code(binary.BigEndian.Uint32(f.payload[4:]))
+
 	var refused []*Stream
 	s.mu.Lock()
 	s.retired = true
@@ -174,6 +182,7 @@ func (s *session) goAway(f *frame) error {
 		}
 	}
 	s.mu.Unlock()
+
 	for _, st := range refused {
 		st.end(nil, &StreamError{CodeRefused, fmt.Sprintf("the peer has closed the connection with code %d", code)})
 	}
@@ -216,9 +225,10 @@ func (s *session) settings(f *frame) error {
 	if f.stream != 0 || len(f.payload)%6 != 0 {
 		return &ConnectionError{CodeFrameSize, "SETTINGS"}
 	}
-	if f.flags&flagEnd != 0 {
+	if f.flags&flagEnd != 0 { // the peer has taken ours
 		return nil
 	}
+
 	s.mu.Lock()
 	for p := f.payload; len(p) > 0; p = p[6:] {
 		value := int(binary.BigEndian.Uint32(p[2:]))
@@ -232,6 +242,7 @@ func (s *session) settings(f *frame) error {
 				s.mu.Unlock()
 				return &ConnectionError{CodeFlowControl, "SETTINGS"}
 			}
+			// The windows of streams that are open change too, and may become negative.
 			for _, st := range s.streams {
 				st.allowed += value - s.initial
 				s.resume(st)
@@ -240,6 +251,7 @@ func (s *session) settings(f *frame) error {
 		}
 	}
 	s.mu.Unlock()
+
 	s.ready()
 	return s.answer(appendHead(nil, 0, frameSettings, flagEnd, 0))
 }

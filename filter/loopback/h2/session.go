@@ -63,22 +63,29 @@ type session struct {
 	wake  func() // there is something to be written
 	ready func() // the peer has said what it takes; called once
 
-	mu       sync.Mutex
+	mu sync.Mutex // of all below, except inbound and alive
+
+	// The requests.
 	streams  map[uint32]*Stream
 	nextID   uint32
-	out      []byte    // frames to be written
-	uploads  []*Stream // with bytes of a body to be sent
-	limit    int       // of the peer: requests at a time
-	initial  int       // of the peer: window of a new stream
-	allowed  int       // of the peer: bytes of bodies
+	waiting  int // without an answer
 	canceled int
-	waiting  int  // requests without an answer
-	retired  bool // gets no more requests
-	ended    error
-	encoder  *hpack.Encoder
-	encoded  strings.Builder
 
-	answers int // bytes of out that answer frames of the peer
+	// What the peer takes.
+	limit   int // requests at a time
+	initial int // window of a new stream
+	allowed int // bytes of bodies
+
+	// What is to be written.
+	out     []byte    // frames
+	answers int       // bytes of out that answer frames of the peer
+	uploads []*Stream // with bytes of a body to be sent
+	encoder *hpack.Encoder
+	encoded strings.Builder
+
+	// The end.
+	retired bool // gets no more requests
+	ended   error
 
 	life
 	inbound
@@ -88,11 +95,19 @@ type session struct {
 type life struct {
 	checks int
 	asked  bool        // for a sign of life
-	heard  atomic.Bool // something has come since the last check
+	alive  atomic.Bool // something has come since the last check
 }
 
 func newSession(wake, ready func()) *session {
-	s := &session{wake: wake, ready: sync.OnceFunc(ready), streams: map[uint32]*Stream{}, nextID: 1, limit: 100, initial: defaultWindow, allowed: defaultWindow}
+	s := &session{
+		wake:    wake,
+		ready:   sync.OnceFunc(ready),
+		streams: map[uint32]*Stream{},
+		nextID:  1,
+		limit:   100,
+		initial: defaultWindow,
+		allowed: defaultWindow,
+	}
 	s.encoder = hpack.NewEncoder(&s.encoded)
 	s.decoder = hpack.NewDecoder(4096, s.fields.add)
 	s.decoder.SetMaxStringLength(headerLimit)
@@ -117,6 +132,7 @@ func (s *session) send(st *Stream, r *Request) bool {
 	if st.closed {
 		return true
 	}
+
 	st.id, st.session, st.window = s.nextID, s, streamWindow
 	st.rest, st.allowed = r.Body, s.initial
 	s.streams[st.id] = st
@@ -125,6 +141,9 @@ func (s *session) send(st *Stream, r *Request) bool {
 	if s.nextID += 2; s.nextID > lastID {
 		s.retired = true
 	}
+
+	// The table of the encoder is part of the connection: fields are encoded in the order in
+	// which they are sent, with the lock held.
 	s.encoded.Reset()
 	s.encode(r)
 	s.out = appendFields(s.out, st.id, []byte(s.encoded.String()), len(r.Body) == 0)
@@ -132,6 +151,7 @@ func (s *session) send(st *Stream, r *Request) bool {
 		st.sending = true
 		s.uploads = append(s.uploads, st)
 	}
+
 	s.wake()
 	return true
 }
@@ -144,15 +164,21 @@ func (s *session) encode(r *Request) {
 	put(":scheme", r.Scheme, false)
 	put(":authority", r.Authority, false)
 	put(":path", r.Path, false)
+
+	// What differs from call to call is not worth a place in the table: as a field that is
+	// never indexed it leaves those that all calls have.
 	if len(r.Body) > 0 || r.Method != http.MethodGet {
 		put("content-length", strconv.Itoa(len(r.Body)), true)
 	}
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
+
+		// Those of one connection of HTTP/1, which HTTP/2 does not have.
 		switch name {
 		case "host", "connection", "content-length", "transfer-encoding", "upgrade", "keep-alive", "proxy-connection":
 			continue
 		}
+
 		for _, v := range values {
 			if name == "user-agent" && v == "" || name == "te" && v != "trailers" {
 				continue
@@ -167,13 +193,17 @@ func (s *session) encode(r *Request) {
 func (s *session) take(p []byte, limit int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	// Bodies take turns, a frame each: a long prompt does not hold up short ones.
 	for len(s.uploads) > 0 && s.allowed > 0 && len(s.out) < limit {
 		st := s.uploads[0]
 		s.uploads = s.uploads[1:]
 		n := min(len(st.rest), st.allowed, s.allowed, maxFrame)
 		if st.sending = n > 0 && n < len(st.rest); n <= 0 {
-			continue // until the peer opens its window, or it has ended
+			// Until the peer opens its window, or it has ended.
+			continue
 		}
+
 		flags := byte(0)
 		if n == len(st.rest) {
 			flags = flagEnd
@@ -187,6 +217,7 @@ func (s *session) take(p []byte, limit int) []byte {
 			s.uploads = append(s.uploads, st)
 		}
 	}
+
 	out := s.out
 	s.out, s.answers = p[:0], 0
 	return out
@@ -228,7 +259,8 @@ func (s *session) forget(st *Stream) {
 	s.answered(st)
 	st.rest = nil
 	if s.retired && len(s.streams) == 0 {
-		s.wake() // the connection is not needed any more
+		// The connection is not needed any more.
+		s.wake()
 	}
 }
 
@@ -242,7 +274,8 @@ func (s *session) answered(st *Stream) {
 
 // takes reports whether the connection takes another request, with the lock held.
 func (s *session) takes() bool {
-	return !s.retired && s.ended == nil && len(s.streams) < min(s.limit, maxStreams) && s.canceled+s.waiting < maxWaiting
+	return !s.retired && s.ended == nil && len(s.streams) < min(s.limit, maxStreams) &&
+		s.canceled+s.waiting < maxWaiting
 }
 
 // idle reports whether the connection is not needed any more.
@@ -269,8 +302,9 @@ func (s *session) check() error {
 	if s.checks >= maxChecks {
 		s.retired = true
 	}
+
 	switch {
-	case s.heard.Swap(false) || len(s.streams) == 0:
+	case s.alive.Swap(false) || len(s.streams) == 0:
 		s.asked = false
 	case s.asked:
 		return errDead
@@ -307,6 +341,7 @@ func (s *session) fail(err error) {
 		st.rest = nil
 	}
 	s.mu.Unlock()
+
 	for _, st := range streams {
 		st.end(nil, err)
 	}

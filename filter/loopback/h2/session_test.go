@@ -33,7 +33,7 @@ func newPeer(t *testing.T) *peer {
 func word(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
 
 func (p *peer) open(body string) *Stream {
-	st := &Stream{bell: func() {}}
+	st := &Stream{notify: func() {}}
 	if !p.session.send(st, &Request{Method: "POST", Scheme: "http", Authority: "a", Path: "/", Body: []byte(body)}) {
 		p.t.Fatal("the request is not taken")
 	}

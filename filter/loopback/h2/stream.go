@@ -10,10 +10,12 @@ const streamWindow = 32 << 10
 
 // Request is a request with its whole body.
 type Request struct {
-	Method, Scheme, Authority, Path string
-
-	Header http.Header
-	Body   []byte
+	Method    string
+	Scheme    string
+	Authority string
+	Path      string
+	Header    http.Header
+	Body      []byte
 }
 
 // Piece is the next part of an answer: its beginning, bytes of its body, its end, or
@@ -30,21 +32,25 @@ type Piece struct {
 // Stream is a request and its answer. Its methods are safe for concurrent use, but
 // only one goroutine calls Next.
 type Stream struct {
-	bell func() // called when there may be a next piece, also with locks held
+	notify func() // called when there may be a next piece, also with locks held
 
 	mu      sync.Mutex // of what is received; taken after the session's
 	session *session   // nil while it waits for a connection
 	closed  bool       // by the receiver
+
+	// What has come and has not been taken.
+	begun   bool // the answer's header has come
 	status  int
-	header  http.Header // that has not been taken
-	begun   bool        // the answer's header has come
-	body    []byte      // that has not been taken
-	taken   []byte      // the piece before
-	credit  int         // bytes that were taken and not yet returned to the peer's window
-	window  int         // that the peer may still send
-	ended   bool        // nothing more comes
+	header  http.Header
+	body    []byte
+	ended   bool // nothing more comes
 	trailer http.Header
 	err     error
+
+	// The window of the stream.
+	taken  []byte // the piece before
+	credit int    // bytes that were taken and not yet returned to the peer's window
+	window int    // that the peer may still send
 
 	// Of the session, and guarded by its lock.
 	id      uint32
@@ -55,13 +61,16 @@ type Stream struct {
 }
 
 // Next returns the next piece; ok reports whether there is one. While there are more,
-// the bell rings again.
+// the receiver is notified again.
 func (s *Stream) Next() (p Piece, ok bool) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return p, false
 	}
+
+	// Bytes are returned to the peer in halves of the window: a frame for each piece would be
+	// one for each token.
 	update := 0
 	switch {
 	case s.header != nil:
@@ -81,13 +90,16 @@ func (s *Stream) Next() (p Piece, ok bool) {
 		s.mu.Unlock()
 		return p, false
 	}
+
+	// One notification can stand for several pieces.
 	more, session := !s.closed && (len(s.body) > 0 || s.ended), s.session
 	s.mu.Unlock()
+
 	if update > 0 {
 		session.update(s, update)
 	}
 	if more {
-		s.bell()
+		s.notify()
 	}
 	return p, true
 }
@@ -110,7 +122,7 @@ func (s *Stream) begin(status int, h http.Header) {
 	s.mu.Lock()
 	s.begun, s.status, s.header = true, status, h
 	s.mu.Unlock()
-	s.bell()
+	s.notify()
 }
 
 // data takes bytes of the answer's body. false: more than the window allows.
@@ -118,14 +130,15 @@ func (s *Stream) data(p []byte, flow int) bool {
 	s.mu.Lock()
 	s.window -= flow
 	fits := s.window >= 0
-	ring := len(s.body) == 0 && len(p) > 0 && !s.closed
-	s.credit += flow - len(p)
+	// The receiver has been notified of what it has not taken yet.
+	first := len(s.body) == 0 && len(p) > 0 && !s.closed
+	s.credit += flow - len(p) // padding is never taken
 	if !s.closed {
 		s.body = append(s.body, p...)
 	}
 	s.mu.Unlock()
-	if ring {
-		s.bell()
+	if first {
+		s.notify()
 	}
 	return fits
 }
@@ -137,5 +150,5 @@ func (s *Stream) end(trailer http.Header, err error) {
 		s.ended, s.trailer, s.err = true, trailer, err
 	}
 	s.mu.Unlock()
-	s.bell()
+	s.notify()
 }
