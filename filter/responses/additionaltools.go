@@ -81,6 +81,11 @@ func (x *deferredIndex) add(list, more []deferredTool) []deferredTool {
 	return list
 }
 
+// most is the size of the largest of the lists of tools.
+func (s *joinedState) most() int {
+	return max(len(s.custom), len(s.named), len(s.loaded), len(s.deferred))
+}
+
 // bytes is roughly how much memory the state takes.
 func (s *joinedState) bytes() int64 {
 	const overhead = 64
@@ -121,12 +126,10 @@ func (t *toolItems) addTools(r *itemReader, it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".role", "The role of additional_tools must be developer.")
 	}
 	reader := t.newReader(r, t.hosted)
-	joined, err := reader.readJoined(it)
+	joined, state, err := reader.readJoined(it)
 	if err != nil {
 		return err
 	}
-	state := reader.joinedState()
-	state.search, state.deferred = reader.search, reader.deferred
 	t.hosted = reader.hosted
 	if err := t.note(r, state); err != nil {
 		return err
@@ -140,7 +143,7 @@ func (t *toolItems) addTools(r *itemReader, it item.Item) *apierror.Error {
 func (t *toolItems) note(r *itemReader, state joinedState) *apierror.Error {
 	joined, most := &r.state.joined, r.rc.Limits.Tools
 	joined.add(state, &t.index)
-	if max(len(joined.custom), len(joined.named), len(joined.loaded), len(joined.deferred), len(t.hosted)) > most {
+	if max(joined.most(), len(t.hosted)) > most {
 		return apierror.Invalid("input", "The conversation has more than %d tools. Leave tools out of additional_tools, or of the outputs of tool searches.", most)
 	}
 	return nil
@@ -156,28 +159,54 @@ func (t *toolItems) newReader(r *itemReader, earlierHosted []*hostedServer) *too
 		ignored = &jsontext.Ignored{}
 	}
 	if t.reader == nil {
-		t.reader = &toolReader{input: &turn.Input{}, custom: map[toolName]bool{}, named: map[string]bool{}, actions: map[toolName]item.Kind{}}
+		t.reader = newToolReader(&r.reader.Tools, r.rc, &turn.Input{}, nil, ignored)
 	}
-	last := t.reader
-	clear(last.custom)
-	clear(last.named)
-	clear(last.actions)
-	*last.input = turn.Input{}
-	*last = toolReader{
-		api: r.api, rc: r.rc, input: last.input, ignored: ignored,
-		custom: last.custom, named: last.named, actions: last.actions, hosted: earlierHosted, others: len(earlierHosted), earlier: !r.ownInput,
-	}
-	return last
+	t.reader.reuse(ignored, earlierHosted, !r.ownInput)
+	return t.reader
 }
 
-// readJoined reads the tools of an item.
-func (r *toolReader) readJoined(it item.Item) (*turn.JoinedTools, *apierror.Error) {
+// newToolReader begins to read the tools of a request.
+func newToolReader(config *toolConfig, rc *turn.RequestContext, input *turn.Input, echo *toolEcho, ignored *jsontext.Ignored) *toolReader {
+	return &toolReader{
+		config: config, rc: rc, input: input, echo: echo, ignored: ignored,
+		custom: map[toolName]bool{}, actions: map[toolName]item.Kind{}, named: map[string]bool{},
+	}
+}
+
+// reuse makes the reader one for the tools of the next item. What it has read must have
+// been copied, or taken out.
+func (r *toolReader) reuse(ignored *jsontext.Ignored, earlierHosted []*hostedServer, earlier bool) {
+	clear(r.custom)
+	clear(r.named)
+	clear(r.actions)
+	*r.input = turn.Input{}
+	*r = toolReader{
+		config: r.config, rc: r.rc, input: r.input, ignored: ignored,
+		custom: r.custom, named: r.named, actions: r.actions, hosted: earlierHosted, others: len(earlierHosted), earlier: earlier,
+	}
+}
+
+// readFound reads the tools of the output of a tool search.
+func (r *toolReader) readFound(it item.Item) (*turn.JoinedTools, joinedState, *apierror.Error) {
+	r.found, r.earlier = true, true
+	joined, state, err := r.readJoined(it)
+	if err != nil {
+		return nil, state, err
+	}
+	state.search, state.deferred = nil, nil
+	state.loaded = namesOf(joined.Namespaces)
+	return joined, state, nil
+}
+
+// readJoined reads the tools of an item, and what has to be known of them beside their
+// definitions. The maps of that are the reader's.
+func (r *toolReader) readJoined(it item.Item) (*turn.JoinedTools, joinedState, *apierror.Error) {
 	list := jsontext.Field{Result: it.At.Get("tools"), Path: it.At.Path + ".tools"}
 	if !list.IsArray() {
-		return nil, apierror.Invalid(list.Path, "The field %q must be a list of tools.", list.Path)
+		return nil, joinedState{}, apierror.Invalid(list.Path, "The field %q must be a list of tools.", list.Path)
 	}
 	if err := r.readTools(list); err != nil {
-		return nil, err
+		return nil, joinedState{}, err
 	}
 	joined := &turn.JoinedTools{Strict: r.input.Strict}
 	for _, space := range r.input.Tools {
@@ -185,13 +214,7 @@ func (r *toolReader) readJoined(it item.Item) (*turn.JoinedTools, *apierror.Erro
 			joined.Namespaces = append(joined.Namespaces, space)
 		}
 	}
-	return joined, nil
-}
-
-// joinedState is what has to be known of the tools beside their definitions. Its maps
-// are the reader's.
-func (r *toolReader) joinedState() joinedState {
-	return joinedState{custom: r.custom, actions: r.actions, named: r.named}
+	return joined, joinedState{custom: r.custom, actions: r.actions, named: r.named, search: r.search, deferred: r.deferred}, nil
 }
 
 // joinedItems is the item of tools, unless there are none.
@@ -230,14 +253,10 @@ func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 	if it.CallID == "" {
 		return apierror.Invalid(it.At.Path+".call_id", "The output of a tool search has no call_id, and there is no search before it.")
 	}
-	reader := t.newReader(r, nil)
-	reader.found, reader.earlier = true, true
-	joined, err := reader.readJoined(it)
+	joined, state, err := t.newReader(r, nil).readFound(it)
 	if err != nil {
 		return err
 	}
-	state := reader.joinedState()
-	state.loaded = namesOf(joined.Namespaces)
 	if err := t.note(r, state); err != nil {
 		return err
 	}
@@ -257,25 +276,25 @@ func namesOf(spaces []harmony.Namespace) map[toolName]bool {
 	return names
 }
 
-// joinTools adds what the conversation says about tools to those of the request.
-func (d *decoder) joinTools() *apierror.Error {
-	joined, tools := &d.items.state.joined, &d.tools
-	maps.Copy(tools.custom, joined.custom)
-	maps.Copy(tools.actions, joined.actions)
-	maps.Copy(tools.named, joined.named)
-	for _, h := range d.items.tools.hosted {
-		for _, other := range tools.hosted {
+// join adds what the conversation says about tools to those of the request, and the
+// servers of additional_tools.
+func (r *toolReader) join(joined *joinedState, added []*hostedServer) *apierror.Error {
+	maps.Copy(r.custom, joined.custom)
+	maps.Copy(r.actions, joined.actions)
+	maps.Copy(r.named, joined.named)
+	for _, h := range added {
+		for _, other := range r.hosted {
 			if h.Label == other.Label && h.Builtin == other.Builtin {
 				return apierror.Invalid("input", "The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(h.Label))
 			}
 		}
 	}
-	tools.hosted = append(tools.hosted, d.items.tools.hosted...)
-	if tools.search == nil {
-		tools.search = joined.search
+	r.hosted = append(r.hosted, added...)
+	if r.search == nil {
+		r.search = joined.search
 	}
-	tools.deferred = append(tools.deferred, joined.deferred...)
-	tools.loadChosen()
-	d.fields.input.Deferred = namespacesOf(tools.deferred)
+	r.deferred = append(r.deferred, joined.deferred...)
+	r.loadChosen()
+	r.input.Deferred = namespacesOf(r.deferred)
 	return nil
 }

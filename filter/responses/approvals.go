@@ -17,14 +17,6 @@ import (
 // it was not approved. So the model finds the call with its output where any other
 // call has it, and sees nothing of the two items of the approval.
 
-// verdict is what the request says of a call that needs approval.
-type verdict struct {
-	request  string // id of the mcp_approval_request
-	approved bool
-	reason   string
-	at       string // where it is in the request
-}
-
 // addVerdict notes a verdict of this request. In a conversation that is sent again,
 // or is stored, the call follows it.
 func (r *itemReader) addVerdict(it item.Item) *apierror.Error {
@@ -75,14 +67,6 @@ func changedApproval(it item.Item) *apierror.Error {
 	return apierror.Invalid(it.At.Path, "The mcp_approval_request %q is not the one that was made under this id: its server_label, name or arguments have changed. Send it as it was in the response.", item.Clip(it.ID))
 }
 
-// approvedCall is a call about which the request has a verdict.
-type approvedCall struct {
-	verdict
-	label     string
-	name      string
-	arguments string
-}
-
 // findApproved returns the calls about which the request has a verdict, in order.
 func (d *decoder) findApproved(ctx context.Context) ([]approvedCall, *apierror.Error) {
 	if err := d.findApprovalRequests(ctx); err != nil {
@@ -101,6 +85,13 @@ func (d *decoder) findApproved(ctx context.Context) ([]approvedCall, *apierror.E
 		calls = append(calls, approvedCall{
 			verdict: v, label: strings.Clone(request.Server), name: strings.Clone(request.Name), arguments: strings.Clone(arguments),
 		})
+	}
+	for i := range calls {
+		server, err := d.tools.serverOf(calls[i].label)
+		if err != nil {
+			return nil, err
+		}
+		calls[i].server = server
 	}
 	return calls, nil
 }
@@ -136,7 +127,7 @@ func refuse(verdicts []verdict, one, several string) *apierror.Error {
 // findApprovalRequests reads the stored requests for approval. Those that are in the
 // input have to be as they are stored.
 func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
-	if len(d.items.verdicts) == 0 || d.api.Store == nil {
+	if len(d.items.verdicts) == 0 || d.reader.Store == nil {
 		return nil
 	}
 	ids := make([]string, len(d.items.verdicts))
@@ -164,14 +155,4 @@ func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
 		}
 	}
 	return nil
-}
-
-// serverOf finds the server of an approved call among the request's tools.
-func (r *toolReader) serverOf(c *approvedCall) (*hostedServer, *apierror.Error) {
-	for _, h := range r.hosted {
-		if h.Builtin == nil && h.Label == c.label {
-			return h, nil
-		}
-	}
-	return nil, apierror.Invalid("tools", "The call that is approved is one of the MCP server %q, which is not among the tools of the request. Send the tool again.", item.Clip(c.label))
 }

@@ -33,7 +33,7 @@ func (s *server) queue(t *testing.T) (*Request, *Reply) {
 	if err := responsestest.Object(object); err != nil || gjson.GetBytes(object, "status").Str != "queued" {
 		t.Fatalf("%v: queued as %s", err, object)
 	}
-	reply := request.newReply(api.SingleCall)
+	reply := newReply(request, api.SingleCall)
 	reply.Start()
 	return request, reply
 }
@@ -69,11 +69,12 @@ func TestBackgroundStream(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	request, reply := s.queue(t)
+	queued := reply.Sequence()
 	sse, apiErr := reply.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>hello<|return|>"), Finish: engine.FinishStop})
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	if err := s.keep(t, request, request.queued, reply, sse, false); err != nil {
+	if err := s.keep(t, request, queued, reply, sse, false); err != nil {
 		t.Fatal(err)
 	}
 	first := reply.Sequence()

@@ -54,7 +54,7 @@ func (r *itemReader) fetch(ctx context.Context, ids []string) (map[string]store.
 	for size := fetchBatch; len(distinct) > 0; size *= 2 {
 		batch := distinct[:min(size, len(distinct))]
 		distinct = distinct[len(batch):]
-		items, err := r.api.Store.Items(ctx, r.rc.Tenant, batch)
+		items, err := r.reader.Store.Items(ctx, r.rc.Tenant, batch)
 		if err != nil {
 			return nil, stored.Unavailable(err)
 		}

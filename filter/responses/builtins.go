@@ -33,7 +33,7 @@ func builtinOf(kind string) tools.Builtin {
 // model: most clients that send it can do without.
 func (r *toolReader) readBuiltin(kind string, v jsontext.Field) *apierror.Error {
 	name := builtinOf(kind)
-	found := hosted.FindBuiltin(r.api.Tools, r.api.Builtins, name, r.rc.Tenant)
+	found := hosted.FindBuiltin(r.config.Client, r.config.Builtins, name, r.rc.Tenant)
 	if found == nil {
 		r.ignored.Add("tools." + item.Clip(kind))
 		return nil

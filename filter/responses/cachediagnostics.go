@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"cmp"
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
@@ -51,17 +50,4 @@ func appendCacheDiagnostics(dst []byte, d *turn.Diagnosis) []byte {
 		return append(dst, `"cache_hit"}`...)
 	}
 	return append(dst, `"unavailable"}`...)
-}
-
-// replies names the response, and the one that its prompt is compared with. A summary is
-// no turn of the conversation.
-func (d *decoder) replies() turn.Replies {
-	if d.items.compacting.triggered {
-		return turn.Replies{}
-	}
-	own := d.id
-	if d.codex != nil && d.codex.continues {
-		own = cmp.Or(d.codex.turn.ID, own)
-	}
-	return turn.Replies{Own: own, Compared: d.fields.input.Replies.Compared}
 }

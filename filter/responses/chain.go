@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -24,31 +23,6 @@ func chainError(id string, err error) *apierror.Error {
 	return stored.Unavailable(err)
 }
 
-// previousNotFound is the answer to a request that continues a response which is not
-// stored. It is a 400, as OpenAI's: only an id in a path is a 404.
-func previousNotFound(format string, args ...any) *apierror.Error {
-	return apierror.New(http.StatusBadRequest, "previous_response_not_found", "previous_response_id", format, args...)
-}
-
-// Stored reports whether a response of a tenant, and a conversation, are stored,
-// each if it is not "".
-func (a *API) Stored(ctx context.Context, tenant, response, conversation string) (bool, error) {
-	if a.Store == nil {
-		return false, nil
-	}
-	var err error
-	if response != "" {
-		_, err = a.Store.Head(ctx, tenant, response)
-	}
-	if conversation != "" && err == nil {
-		_, err = a.Store.Conversation(ctx, tenant, conversation)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // addChain begins the conversation with the responses that the request continues.
 // Their instructions and tools are not those of this request.
 func (d *decoder) addChain(ctx context.Context) *apierror.Error {
@@ -56,18 +30,18 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 	switch {
 	case previous == "":
 		return nil
-	case d.api.Store == nil:
+	case d.reader.Store == nil:
 		return previousNotFound("No responses are stored, so none can be continued. Send the whole conversation as input.")
-	case d.api.Chains == nil, record.From(ctx) != nil, d.items.compacting.standalone: // whose answer has the items themselves
+	case d.reader.Chains == nil, record.From(ctx) != nil, d.items.compacting.standalone: // whose answer has the items themselves
 		_, err := d.items.readChain(ctx, previous)
 		return err
 	}
-	head, err := d.api.Store.Head(ctx, d.rc.Tenant, previous)
+	head, err := d.reader.Store.Head(ctx, d.rc.Tenant, previous)
 	if err != nil {
 		return chainError(previous, err)
 	}
 	var apiErr *apierror.Error
-	c := d.api.Chains.get(d.rc.Tenant, previous)
+	c := d.reader.Chains.get(d.rc.Tenant, previous)
 	if c == nil || !c.valid(head) {
 		c, apiErr = d.nextChain(ctx, head)
 	}
@@ -87,11 +61,11 @@ func (d *decoder) beginWith(ctx context.Context, c *chain) {
 	d.items.before = c.prefix
 	d.items.state = c.state.with(d.items.state)
 	d.items.tools.index = deferredIndex{} // the list is the chain's
-	api, rc := d.api, d.rc
+	reader, rc := d.reader, d.rc
 	d.items.whole = func() ([]turn.Item, *apierror.Error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*storeTimeout)
 		defer cancel()
-		whole := &itemReader{api: api, rc: rc.Within(ctx)}
+		whole := &itemReader{reader: reader, rc: rc.Within(ctx)}
 		_, err := whole.readChain(ctx, c.id)
 		return whole.items, err
 	}
@@ -116,7 +90,7 @@ func (r *itemReader) unfold() *apierror.Error {
 // missing.
 func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apierror.Error) {
 	previous := d.fields.previous
-	last, err := d.api.Store.Get(ctx, d.rc.Tenant, previous)
+	last, err := d.reader.Store.Get(ctx, d.rc.Tenant, previous)
 	if err != nil {
 		return nil, chainError(previous, err)
 	}
@@ -124,7 +98,7 @@ func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apie
 		return nil, err
 	}
 	next := &chain{tenant: d.rc.Tenant, id: previous, own: ownItems(last), head: head}
-	before := d.api.Chains.get(d.rc.Tenant, last.Previous)
+	before := d.reader.Chains.get(d.rc.Tenant, last.Previous)
 	switch {
 	case last.Version != head.Version || last.Live:
 		return nil, nil
@@ -133,7 +107,7 @@ func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apie
 	case before == nil || before.newEpoch || before.head.Epoch != head.Epoch:
 		return nil, nil
 	}
-	if d.api.extendChain(ctx, d.rc, next, before, last) != nil {
+	if d.reader.extendChain(ctx, d.rc, next, before, last) != nil {
 		return nil, nil
 	}
 	return next, nil
@@ -153,14 +127,14 @@ func (d *decoder) wholeChain(ctx context.Context, head store.Head) (*chain, *api
 	}
 	c := &chain{tenant: d.rc.Tenant, id: d.fields.previous, prefix: prefix, own: ownItems(last), bytes: d.items.storedBytes, state: d.items.state.with(serverState{}), head: head}
 	d.items.items = nil
-	d.api.Chains.put(c, nil)
+	d.reader.Chains.put(c, nil)
 	return c, nil
 }
 
 // readChain adds the items of a response and of those that it continues, and
 // returns the response.
 func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response, *apierror.Error) {
-	responses, err := r.api.Store.Chain(ctx, r.rc.Tenant, id)
+	responses, err := r.reader.Store.Chain(ctx, r.rc.Tenant, id)
 	if err != nil {
 		return nil, chainError(id, err)
 	}
@@ -182,8 +156,8 @@ func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response,
 
 // extendChain remembers the chain next, which has the response r behind what
 // before has; before is nil if r continues none.
-func (a *API) extendChain(ctx context.Context, rc *turn.RequestContext, next, before *chain, r *store.Response) error {
-	items := &itemReader{api: a, rc: rc}
+func (a *reader) extendChain(ctx context.Context, rc *turn.RequestContext, next, before *chain, r *store.Response) error {
+	items := &itemReader{reader: a, rc: rc}
 	if before != nil {
 		items.before = before.prefix
 		items.state.numbered = maps.Clone(before.state.numbered)
@@ -213,7 +187,7 @@ var errCompacted = errors.New("the response has a compaction")
 
 // remember remembers the chain of a response that has been stored; before is that
 // of the response that it continues.
-func (a *API) remember(ctx context.Context, rc *turn.RequestContext, before *chain, r *store.Response) {
+func (a *reader) remember(ctx context.Context, rc *turn.RequestContext, before *chain, r *store.Response) {
 	ctx = record.With(ctx, nil) // what is remembered is not the exchange's
 	next := &chain{tenant: rc.Tenant, id: r.ID, own: ownItems(r), head: store.Head{Version: r.Version}}
 	switch {

@@ -17,7 +17,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
-	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // countingStore counts what is read of a store.
@@ -72,22 +71,6 @@ func (s *server) replica() (*server, *countingStore) {
 	api := s.API
 	api.Store, api.Chains = c, NewChains(1<<20)
 	return &server{api, s.rc}, c
-}
-
-// TestChainIsRememberedLater shows that a chain is remembered after the handling of its
-// request, with whose context the request's account ends.
-func TestChainIsRememberedLater(t *testing.T) {
-	t.Parallel()
-	s := newServer()
-	s.Chains = NewChains(1 << 20)
-	handling, end := context.WithCancel(t.Context())
-	rc := *s.rc
-	rc.Work = work.New(handling, work.PerRequest)
-	end()
-	s.remember(t.Context(), &rc, nil, &store.Response{ID: "resp_1", Version: 1, Input: []store.Item{{ID: "msg_1", JSON: []byte(`{"id":"msg_1","type":"message","role":"user","content":"Hi"}`)}}})
-	if s.Chains.get(rc.Tenant, "resp_1") == nil {
-		t.Error("the chain is not remembered")
-	}
 }
 
 // madeTurn is a response of a test's chain.
@@ -149,7 +132,7 @@ func (s *server) make(t *testing.T, body []byte, out apitest.Output) madeTurn {
 			t.Fatal(err)
 		}
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: out.Tokens, Finish: out.Finish}); err != nil {
 		t.Fatal(err)
 	}
@@ -261,24 +244,6 @@ func previousOf(m madeTurn) string {
 		return ""
 	}
 	return `,"previous_response_id":"` + m.id + `"`
-}
-
-// TestChainsBounded shows that what is remembered keeps to its bound.
-func TestChainsBounded(t *testing.T) {
-	t.Parallel()
-	s := newServer()
-	s.Chains = NewChains(10 << 10)
-	for range 50 {
-		s.make(t, []byte(ask("")), modelTurns[0])
-	}
-	if n := len(s.Chains.chains); n < 2 || n > 20 || s.Chains.bytes > s.Chains.limit || s.Chains.recent.Len() != n {
-		t.Errorf("%d chains in %d bytes", n, s.Chains.bytes)
-	}
-	s.Chains = NewChains(100)
-	s.make(t, []byte(ask("")), modelTurns[0])
-	if len(s.Chains.chains) != 0 || s.Chains.bytes != 0 {
-		t.Errorf("a chain larger than the bound: %d bytes", s.Chains.bytes)
-	}
 }
 
 // TestChainOfLive continues a response that is still being made.

@@ -25,7 +25,7 @@ const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"requi
 // custom, or {"type":"allowed_tools","mode":…,"tools":[…]}.
 func (r *toolReader) readToolChoice(v jsontext.Field) *apierror.Error {
 	if v.Type == gjson.String && r.input.SetChoice(v.Str) {
-		r.echo.toolChoice = jsontext.AppendString(nil, v.Str)
+		r.echo.choice = jsontext.AppendString(nil, v.Str)
 		return nil
 	}
 	switch v.Get("type").Str {
@@ -33,12 +33,12 @@ func (r *toolReader) readToolChoice(v jsontext.Field) *apierror.Error {
 		name, err := readToolName(v)
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		r.input.OneCall = true
-		r.echo.toolChoice = appendToolName(nil, v.Get("type").Str, name)
+		r.echo.choice = appendToolName(nil, v.Get("type").Str, name)
 		return err
 	case "mcp":
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 		var err *apierror.Error
-		r.echo.toolChoice, err = r.addHostedChoice(nil, v)
+		r.echo.choice, err = r.addHostedChoice(nil, v)
 		return err
 	case "allowed_tools":
 		return r.readAllowedTools(v)
@@ -46,12 +46,12 @@ func (r *toolReader) readToolChoice(v jsontext.Field) *apierror.Error {
 	if name, ok := clientToolName(v); ok {
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		r.input.OneCall = true
-		r.echo.toolChoice = appendClientChoice(nil, name)
+		r.echo.choice = appendClientChoice(nil, name)
 		return nil
 	}
 	r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 	var ok bool
-	if r.echo.toolChoice, ok = r.addBuiltinChoice(nil, v); !ok {
+	if r.echo.choice, ok = r.addBuiltinChoice(nil, v); !ok {
 		return apierror.Invalid(v.Path, badChoice)
 	}
 	return nil
@@ -90,7 +90,7 @@ func (r *toolReader) readAllowedTools(v jsontext.Field) *apierror.Error {
 	if choice.Required {
 		mode = "required"
 	}
-	r.echo.toolChoice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
+	r.echo.choice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
 	return err
 }
 
@@ -121,7 +121,7 @@ func (r *toolReader) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext
 func (r *toolReader) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, bool) {
 	kind := v.Get("type").Str
 	name := builtinOf(kind)
-	if _, configured := r.api.Builtins[name]; !configured || r.api.Tools == nil {
+	if _, configured := r.config.Builtins[name]; !configured || r.config.Client == nil {
 		return dst, false
 	}
 	r.choices = append(r.choices, hostedChoice{at: v.Path, builtin: name, label: hosted.NamespaceOf(name)})

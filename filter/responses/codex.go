@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
@@ -104,7 +102,7 @@ func (d *decoder) findOutputs() {
 // continueTurn decides what the request is to the turn of the previous response: it
 // continues the turn, or follows it, or repeats a request that the turn has
 // answered. Then the answer is returned.
-func (d *decoder) continueTurn(ctx context.Context) (*api.Outcome, *apierror.Error) {
+func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error) {
 	c := d.codex
 	if c == nil || !d.fields.items.IsArray() {
 		return nil, nil
@@ -113,7 +111,7 @@ func (d *decoder) continueTurn(ctx context.Context) (*api.Outcome, *apierror.Err
 	if d.fields.previous == "" || d.fields.options.background || !d.stores() {
 		return nil, nil
 	}
-	r, err := stored.Current(ctx, d.api.Store, d.rc.Tenant, d.fields.previous, d.rc.Room)
+	r, err := stored.Current(ctx, d.reader.Store, d.rc.Tenant, d.fields.previous, d.rc.Room)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil // reading the chain fails with the right error
@@ -135,19 +133,6 @@ func (d *decoder) continueTurn(ctx context.Context) (*api.Outcome, *apierror.Err
 	return d.repeated()
 }
 
-// turnConflict is the answer to a request that differs from the one that has
-// continued the turn.
-func turnConflict(id string) *apierror.Error {
-	return apierror.New(http.StatusConflict, "response_conflict", "previous_response_id",
-		"The response %q was continued with other tool outputs. Read it to see its state.", item.Clip(id))
-}
-
-// turnGone is the answer to a request that continues a turn that is not stored any
-// more when the reply ends.
-func turnGone(id string) *apierror.Error {
-	return previousNotFound("The response %q was deleted, or has aged, while it was continued. Send the whole conversation as input.", item.Clip(id))
-}
-
 // checkWait refuses a turn that has waited too long for its tools.
 func (d *decoder) checkWait() *apierror.Error {
 	r := d.codex.turn
@@ -155,15 +140,15 @@ func (d *decoder) checkWait() *apierror.Error {
 	for _, at := range gjson.GetManyBytes(r.Object, "created_at", "completed_at", stored.StoppedAt) {
 		since = max(since, at.Int())
 	}
-	if d.rc.Now().Sub(time.Unix(since, 0)) <= d.api.ToolTimeout {
+	if d.rc.Now().Sub(time.Unix(since, 0)) <= d.reader.ToolTimeout {
 		return nil
 	}
-	return previousNotFound("The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(r.ID), d.api.ToolTimeout)
+	return previousNotFound("The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(r.ID), d.reader.ToolTimeout)
 }
 
 // repeated is the answer to a request that repeats the turn's newest one; nil if the
 // request has anything new.
-func (d *decoder) repeated() (*api.Outcome, *apierror.Error) {
+func (d *decoder) repeated() (*Repeated, *apierror.Error) {
 	t := d.codex.turn
 	if len(d.codex.outputs) == 0 || len(t.latest) == 0 {
 		return nil, nil
@@ -182,10 +167,7 @@ func (d *decoder) repeated() (*api.Outcome, *apierror.Error) {
 			return nil, turnConflict(t.ID)
 		}
 	}
-	if d.fields.options.stream {
-		return &api.Outcome{Stream: &stored.Replay{SSE: replay(t.Response, d.fields.options)}}, nil
-	}
-	return &api.Outcome{Answer: stored.AppendObject(nil, t.Response)}, nil
+	return &Repeated{Response: t.Response, Options: d.fields.options}, nil
 }
 
 // has reports whether the turn has an item of a request.
@@ -247,9 +229,8 @@ func (d *decoder) addEmptyOutput(call *item.Item) *apierror.Error {
 
 // continueAs makes the request continue a turn: under its id, with what it has as the
 // beginning of the input.
-func (r *Request) continueAs(t *storedTurn) {
+func continueAs(r *Asked, t *storedTurn) {
 	r.id, r.created = t.ID, gjson.GetBytes(t.Object, "created_at").Int()
-	r.continued = continued(t.Object)
-	r.storage.previous, r.storage.version = t.Previous, t.Version
+	r.storage.previous, r.storage.continued, r.storage.version = t.Previous, t.Object, t.Version
 	r.storage.input = slices.Concat(t.Input, item.WithoutCutCalls(t.Output), r.storage.input)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // The retries of a background response: nobody waits for it, and its lease is renewed
@@ -22,11 +21,10 @@ const (
 // commit is the job that stores how a response has ended, extends and unlocks its
 // conversation, and remembers its chain. Its result is a committed.
 type commit struct {
-	api        *API
-	rc         *turn.RequestContext
+	services   *services
+	request    *Asked
 	response   *store.Response
 	background bool
-	chain      *chain // of the response that it continues; nil: it is not remembered
 	lock       *lock  // nil: no conversation is locked
 	extends    bool   // the conversation gets the items
 	apart      []byte // the object of the response if the conversation does not get them
@@ -66,7 +64,7 @@ func (c *commit) store(ctx context.Context, r *store.Response) error {
 	case err == nil:
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		c.api.remember(ctx, c.rc, c.chain, r)
+		c.request.conversation.Remember(ctx, r)
 	case errors.Is(err, store.ErrConflict) && r.Version > 1:
 		return c.overtaken(ctx, err)
 	}
@@ -76,7 +74,7 @@ func (c *commit) store(ctx context.Context, r *store.Response) error {
 func (c *commit) put(ctx context.Context, r *store.Response) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return c.api.Store.Put(ctx, c.rc.Tenant, r)
+	return c.services.Store.Put(ctx, c.request.rc.Tenant, r)
 }
 
 // permanent reports whether an error stays the same in a second try.
@@ -89,7 +87,7 @@ func permanent(err error) bool {
 func (c *commit) overtaken(ctx context.Context, conflict error) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if _, err := c.api.Store.Head(ctx, c.rc.Tenant, c.response.ID); errors.Is(err, store.ErrNotFound) {
+	if _, err := c.services.Store.Head(ctx, c.request.rc.Tenant, c.response.ID); errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("the response is gone: %w", err)
 	}
 	return conflict
@@ -117,17 +115,4 @@ func (c *commit) extendConversation(ctx context.Context, done *committed) {
 	if err := c.store(ctx, &again); err != nil {
 		done.fault = errors.Join(done.fault, fmt.Errorf("store that the response is not in its conversation: %w", err))
 	}
-}
-
-// extend appends items to the conversation, and unlocks it. Items that were added
-// stay so if it cannot be unlocked: the lock's lease ends.
-func (l *lock) extend(ctx context.Context, items []store.Item) (added bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	if len(items) > 0 {
-		if err = l.store.AddItems(ctx, l.tenant, l.conversation, l.response, items); err != nil {
-			err = fmt.Errorf("extend the conversation: %w", err)
-		}
-	}
-	return err == nil, errors.Join(err, l.release(ctx))
 }

@@ -88,10 +88,10 @@ func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".encrypted_content", "A compaction has no encrypted_content.")
 	}
 	foreign := apierror.Invalid(it.At.Path+".encrypted_content", "The compaction was not made by this service, or its key is gone. Send the items that it replaced, or a summary as a message.")
-	if r.api.Compactor == nil {
+	if r.reader.Compactor == nil {
 		return foreign
 	}
-	sealed, err := r.api.Compactor.Open(seal.Compaction, r.rc.Tenant, it.Encrypted)
+	sealed, err := r.reader.Compactor.Open(seal.Compaction, r.rc.Tenant, it.Encrypted)
 	room, n := binary.Uvarint(sealed)
 	if err != nil || n <= 0 {
 		return foreign.With(err)
@@ -164,7 +164,7 @@ func (d *decoder) finishCompaction() *apierror.Error {
 	if !d.items.compacting.triggered {
 		return nil
 	}
-	if d.api.Compactor == nil {
+	if d.reader.Compactor == nil {
 		return apierror.Invalid("input", "Compaction is not configured here. Send a summary as a message.")
 	}
 	askOnly(&d.fields.input)
@@ -190,5 +190,5 @@ func (d *decoder) compaction() *compaction {
 	if !c.triggered {
 		return nil
 	}
-	return &compaction{sealer: d.api.Compactor, room: userRoom(d.rc.Model), standalone: c.standalone, retained: c.retained}
+	return &compaction{sealer: d.reader.Compactor, room: userRoom(d.rc.Model), standalone: c.standalone, retained: c.retained}
 }

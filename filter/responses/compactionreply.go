@@ -14,13 +14,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// compaction is what the reply needs to know of the compaction that it is.
-type compaction struct {
-	sealer     *seal.Sealer
-	room       int // for users' messages beside it, in bytes
-	standalone bool
-	retained   [][]byte          // each written once, however often the input refers to it
-	inline     *inlineCompaction // nil: the compaction is the whole reply
+// compactionReply is the compaction that a reply is, or begins with.
+type compactionReply struct {
+	*compaction
+	inline *inlineCompaction // nil: the compaction is the whole reply
 }
 
 // summary gathers the text of the model's turn.
@@ -44,7 +41,7 @@ func (s *summary) text() string {
 }
 
 // seal returns the model's summary as the encrypted_content of a compaction.
-func (c *compaction) seal(r *Reply) (string, *apierror.Error) {
+func (c *compactionReply) seal(r *Reply) (string, *apierror.Error) {
 	text := r.summary.text()
 	switch {
 	case r.model.finish() == turn.FinishLength:
@@ -63,10 +60,10 @@ func (c *compaction) seal(r *Reply) (string, *apierror.Error) {
 // endCompaction ends a reply that is a compaction: the model's summary becomes the one
 // item of the output.
 func (r *Reply) endCompaction() *apierror.Error {
-	if r.request.compaction == nil {
+	if r.compaction == nil {
 		return nil
 	}
-	sealed, err := r.request.compaction.seal(r)
+	sealed, err := r.compaction.seal(r)
 	if err != nil {
 		return err
 	}
@@ -81,15 +78,6 @@ func (r *Reply) endCompaction() *apierror.Error {
 		r.events.itemWhole(0, ".done", json)
 	}
 	return nil
-}
-
-// retainedBytes is how many bytes the messages that stay have in the answer.
-func (c *compaction) retainedBytes() int {
-	n := len(c.retained) // commas
-	for _, message := range c.retained {
-		n += len(message)
-	}
-	return n
 }
 
 // appendCompaction appends the object that answers a request for a compaction.

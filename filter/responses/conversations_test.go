@@ -341,8 +341,8 @@ func TestConversationLocked(t *testing.T) {
 	}
 
 	failed := lock()
-	final(t, failed, string(fail(t, failed.newReply(api.SingleCall), nil, apierror.New(http.StatusBadGateway, "", "", "Broken."))))
-	cancelled := lock().newReply(api.SingleCall)
+	final(t, failed, string(fail(t, newReply(failed, api.SingleCall), nil, apierror.New(http.StatusBadGateway, "", "", "Broken."))))
+	cancelled := newReply(lock(), api.SingleCall)
 	if _, err := cancelled.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>final<|message|>b")}); err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func TestConversationLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 		got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 		if got.Get("conversation").Raw != "null" || got.Get("status").Str != "completed" || !errors.Is(r.Fault(), store.ErrNotFound) {
@@ -436,7 +436,7 @@ func TestConversationKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("conversation.id").Str != id || !errors.Is(r.Fault(), errBroken) || len(s.items(t, path)) != 2 {
@@ -455,7 +455,7 @@ func TestConversationLockLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{ // as after its lease has lapsed
-		s.Store.Lock(context.Background(), "a", id, request.lock.response, 0),
+		s.Store.Lock(context.Background(), "a", id, request.ID(), 0),
 		s.Store.Lock(context.Background(), "a", id, "another", time.Minute),
 		s.Store.Lock(context.Background(), "a", id, "another", 0),
 	} {
@@ -466,7 +466,7 @@ func TestConversationLockLost(t *testing.T) {
 	if err := request.RenewLock(context.Background()); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a renewal: %v", err)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("conversation").Raw != "null" || !errors.Is(r.Fault(), store.ErrConflict) || len(s.items(t, path)) != 0 {

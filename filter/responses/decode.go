@@ -3,12 +3,9 @@ package responses
 import (
 	"cmp"
 	"context"
-	"maps"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -18,61 +15,44 @@ import (
 // decoder makes a [Request] of a body: its fields, the stored items that it brings
 // in, and its input, in this order.
 type decoder struct {
-	api     *API
+	reader  *reader
 	rc      *turn.RequestContext
 	id      string      // of the response
 	fields  fieldReader // what the fields say
-	tools   toolReader  // what the tools and tool_choice say
+	tools   *toolReader // what the tools and tool_choice say
 	items   itemReader  // the conversation
 	history history     // the stored part of the conversation
 	codex   *codexTurn  // nil: not in Codex compatibility mode
 }
 
 // newDecoder begins to decode a request.
-func (a *API) newDecoder(rc *turn.RequestContext) *decoder {
-	d := &decoder{api: a, rc: rc, id: rc.NewID("resp_")}
-	d.fields = newFieldReader(a, rc, &d.tools)
-	d.tools = toolReader{
-		api: a, rc: rc, input: &d.fields.input, echo: &d.fields.echo, ignored: &d.fields.ignored,
-		custom: map[toolName]bool{}, actions: map[toolName]item.Kind{}, named: map[string]bool{},
-	}
-	d.items = itemReader{api: a, rc: rc, ignored: &d.fields.ignored}
+func (a *reader) newDecoder(rc *turn.RequestContext) *decoder {
+	d := &decoder{reader: a, rc: rc, id: rc.NewID("resp_")}
+	d.fields = newFieldReader(a, rc)
+	d.tools = newToolReader(&a.Tools, rc, &d.fields.input, &d.fields.echo.tools, &d.fields.ignored)
+	d.fields.tools = d.tools
+	d.items = itemReader{reader: a, rc: rc, ignored: &d.fields.ignored}
 	return d
 }
 
-// decode makes the outcome of a body. What is wrong with the body is a 400 that
-// names the field at fault. No part of the body is kept.
-func (d *decoder) decode(ctx context.Context, body []byte) api.Outcome {
+// decode makes a request of a body. What is wrong with the body is a 400 that names the
+// field at fault. No part of the body is kept.
+func (d *decoder) decode(ctx context.Context, body []byte) (*Asked, *Repeated, *apierror.Error) {
 	repeated, err := d.read(ctx, body)
-	switch {
-	case err != nil:
-		return api.Outcome{Err: err}
-	case repeated != nil:
-		return *repeated
+	if err != nil || repeated != nil {
+		return nil, repeated, err
 	}
-	request, err := d.build(ctx)
-	if err != nil {
-		d.history.lock.abandon(ctx)
-		return api.Outcome{Err: err}
-	}
-	return api.Outcome{Request: request}
-}
 
-// request makes a request of a body outside Codex compatibility mode.
-func (d *decoder) request(ctx context.Context, body []byte) (*Request, *apierror.Error) {
-	if _, err := d.read(ctx, body); err != nil {
-		return nil, err
-	}
 	request, err := d.build(ctx)
 	if err != nil {
 		d.history.lock.abandon(ctx)
 	}
-	return request, err
+	return request, nil, err
 }
 
 // read reads the fields of a body. A request that has been answered before, in
 // Codex compatibility mode, has its outcome at once.
-func (d *decoder) read(ctx context.Context, body []byte) (*api.Outcome, *apierror.Error) {
+func (d *decoder) read(ctx context.Context, body []byte) (*Repeated, *apierror.Error) {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
@@ -87,7 +67,7 @@ func (d *decoder) read(ctx context.Context, body []byte) (*api.Outcome, *apierro
 }
 
 // build makes the request of what the fields say.
-func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
+func (d *decoder) build(ctx context.Context) (*Asked, *apierror.Error) {
 	for _, add := range []func(*decoder, context.Context) *apierror.Error{(*decoder).addConversation, (*decoder).addChain, (*decoder).addInput} {
 		if err := add(d, ctx); err != nil {
 			return nil, err
@@ -111,38 +91,36 @@ func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
 	}
 	var t *turn.Turn
 	if first == nil {
-		p := d.preparation()
+		p := d.firstCall()
 		t, err = p.prepare(ctx)
 		switch {
 		case p.compacts(t, err):
-			t, first = nil, &preflight{decoder: d, compacts: true}
+			t, first = nil, &preflight{preparation: d, compacts: true}
 		case err != nil:
 			return nil, ofInput(err)
 		}
 	}
 	f := &d.fields
-	r := &Request{
-		api: d.api, rc: d.rc.Within(context.Background()), id: d.id, // the reply goes on when ctx has ended
+	rc := d.rc.Within(context.Background()) // the reply goes on when ctx has ended
+	r := &Asked{
+		rc: rc, id: d.id,
 		model: f.input.Engine.Model, created: d.rc.Now().Unix(),
-		options: f.options, ignored: f.ignored, fixed: f.echo.append(nil),
+		options: f.options, ignored: f.ignored, echo: f.echo.append(nil),
 		turn: t, preflight: first, maxOutput: f.echo.maxOutputTokens, sealer: f.sealer,
-		tools: calledTools{
-			hosted: d.tools.hostedSpaces(), custom: d.tools.custom, actions: d.tools.actions, maxCalls: f.echo.maxToolCalls,
-			container: d.tools.containerID(d.items.state.container), pages: d.items.state.pages,
-			named: d.tools.named, search: d.tools.search, deferred: d.tools.deferred, loaded: maps.Clone(d.items.state.joined.loaded),
-		},
-		storage:    storage{wanted: d.stores(), previous: f.previous, input: d.history.added, chain: d.remembered()},
+		tools:      d.tools.called(f.echo.maxToolCalls, d.items.state.container, d.items.state.pages, d.items.state.joined.loaded),
+		storage:    storage{wanted: d.stores(), previous: f.previous, input: d.history.added},
 		lock:       d.history.lock,
 		compaction: d.compaction(),
 	}
+	r.conversation = &readConversation{reader: d.reader, rc: rc, chain: d.remembered(), hosted: r.tools.hosted}
 	if d.codex != nil && d.codex.continues {
-		r.continueAs(d.codex.turn)
+		continueAs(r, d.codex.turn)
 	}
 	return r, nil
 }
 
 // stores reports whether the response will be stored.
-func (d *decoder) stores() bool { return d.fields.store && d.api.Store != nil }
+func (d *decoder) stores() bool { return d.fields.store && d.reader.Store != nil }
 
 // finish checks what only all fields together show.
 func (d *decoder) finish() *apierror.Error {
@@ -176,7 +154,7 @@ func (d *decoder) finish() *apierror.Error {
 	if err := d.finishCompaction(); err != nil {
 		return err
 	}
-	if err := d.joinTools(); err != nil {
+	if err := d.tools.join(&d.items.state.joined, d.items.tools.hosted); err != nil {
 		return err
 	}
 	d.tools.enforceCustom()
@@ -205,22 +183,15 @@ func (f *fieldReader) finishEcho() {
 	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.input.Effort), string(f.rc.Model.Effort), string(harmony.EffortMedium))
 }
 
-// preparation is the turn's input, with the conversation as it is now.
-func (d *decoder) preparation() *preparation {
+// firstCall is the turn's input, with the conversation as it is now.
+func (d *decoder) firstCall() *firstCall {
 	in := d.fields.input
 	in.Before, in.Items, in.Whole = d.items.before, d.items.items, d.items.whole
 	in.Replies = d.replies()
-	return &preparation{rc: d.rc, input: in, summary: d.items.compacting.triggered, compactAbove: d.fields.compactAbove}
-}
-
-// ofInput names this API's field for the conversation in an error of package turn.
-func ofInput(err *apierror.Error) *apierror.Error {
-	if err.Param != "messages" {
-		return err
+	return &firstCall{
+		rc: d.rc, input: in, summary: d.items.compacting.triggered,
+		compactAbove: d.fields.compactAbove, compactor: d.reader.Compactor,
 	}
-	e := *err
-	e.Param = "input"
-	return &e
 }
 
 // remembered is the chain that the conversation begins with; nil if it begins with

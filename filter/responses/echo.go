@@ -9,10 +9,8 @@ import (
 // echo is what a response object repeats of its request.
 type echo struct {
 	instructions    *string
-	tools           []byte // the elements of an array
-	toolChoice      []byte // JSON
+	tools           toolEcho
 	format          []byte // of the text, JSON
-	parallel        bool
 	maxToolCalls    int
 	maxOutputTokens int
 	truncation      string
@@ -35,15 +33,15 @@ type samplingEcho struct {
 
 // newEcho has the defaults, for a request that has no fields.
 func newEcho() echo {
-	return echo{toolChoice: []byte(`"auto"`), format: []byte(`{"type":"text"}`), parallel: true, truncation: "disabled", metadata: []byte("{}")}
+	return echo{tools: newToolEcho(), format: []byte(`{"type":"text"}`), truncation: "disabled", metadata: []byte("{}")}
 }
 
 // append appends the members of a response object.
 func (e *echo) append(dst []byte) []byte {
 	dst = appendText(append(dst, `"instructions":`...), e.instructions)
-	dst = append(append(append(dst, `,"tools":[`...), e.tools...), ']')
-	dst = append(append(dst, `,"tool_choice":`...), e.toolChoice...)
-	dst = strconv.AppendBool(append(dst, `,"parallel_tool_calls":`...), e.parallel)
+	dst = append(append(append(dst, `,"tools":[`...), e.tools.list...), ']')
+	dst = append(append(dst, `,"tool_choice":`...), e.tools.choice...)
+	dst = strconv.AppendBool(append(dst, `,"parallel_tool_calls":`...), e.tools.parallel)
 	dst = appendCount(append(dst, `,"max_tool_calls":`...), e.maxToolCalls)
 	dst = appendCount(append(dst, `,"max_output_tokens":`...), e.maxOutputTokens)
 	dst = jsontext.AppendString(append(dst, `,"truncation":`...), e.truncation)

@@ -16,8 +16,8 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 		return "", nil
 	}
 	path := it.At.Path + ".encrypted_content"
-	if r.api.Sealer != nil {
-		text, err := r.api.Sealer.Open(seal.Reasoning, r.rc.Tenant, it.Encrypted)
+	if r.reader.Sealer != nil {
+		text, err := r.reader.Sealer.Open(seal.Reasoning, r.rc.Tenant, it.Encrypted)
 		if err == nil {
 			return string(text), nil
 		}

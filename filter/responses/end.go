@@ -61,7 +61,7 @@ func (r *Reply) newCommit() *commit {
 		version++ // the first is the live response
 	}
 	c := &commit{
-		api: q.api, rc: q.rc, background: q.options.background, chain: s.chain, lock: q.lock, extends: r.ending.own(),
+		services: r.request.services, request: q.Asked, background: q.options.background, lock: q.lock, extends: r.ending.own(),
 		response: &store.Response{
 			ID: q.id, Previous: s.previous, Conversation: q.lock.id(), Version: version, Object: r.object.appendStored(nil, &r.ending),
 			Input: s.input, Output: r.output.items(),

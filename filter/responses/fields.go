@@ -11,9 +11,9 @@ import (
 
 // fieldReader reads the fields of a body, and has what they say.
 type fieldReader struct {
-	api   *API
-	rc    *turn.RequestContext
-	tools *toolReader
+	reader *reader
+	rc     *turn.RequestContext
+	tools  *toolReader
 
 	input        turn.Input     // but for the conversation
 	items        jsontext.Field // the field input, or the items for a conversation
@@ -28,9 +28,9 @@ type fieldReader struct {
 	compactAbove int  // the tokens of a prompt above which the conversation is compacted; 0: never
 }
 
-func newFieldReader(a *API, rc *turn.RequestContext, t *toolReader) fieldReader {
+func newFieldReader(a *reader, rc *turn.RequestContext) fieldReader {
 	return fieldReader{
-		api: a, rc: rc, tools: t, store: true, echo: newEcho(),
+		reader: a, rc: rc, store: true, echo: newEcho(),
 		input:   turn.Input{Strict: map[turn.ToolName]bool{}},
 		options: options{usagePerTurn: a.UsagePerTurn, openReasoning: a.OpenReasoningEvents},
 	}

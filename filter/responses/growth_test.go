@@ -66,22 +66,20 @@ func (g *growing) turn(b *testing.B, i int) grown {
 		b.Fatal(err)
 	}
 	cost.rows, cost.bytes = g.reads.rows, g.reads.bytes
-	if chain := g.Chains.get(g.rc.Tenant, request.storage.previous); chain != nil {
+	if g.previous != "" {
 		cost.copied = copied(request.Engine().Prompt)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: g.output, Finish: engine.FinishStop}); err != nil {
 		b.Fatal(err)
 	}
 	begin = time.Now()
-	mustEnd(b, r, nil)
+	object := mustEnd(b, r, nil)
 	cost.end = time.Since(begin)
 	g.previous = `,"previous_response_id":"` + request.ID() + `"`
 	g.calls = g.calls[:0]
-	for _, item := range r.output.items() {
-		if id := gjson.GetBytes(item.JSON, "call_id").Str; id != "" {
-			g.calls = append(g.calls, id)
-		}
+	for _, id := range gjson.GetBytes(object, "output.#.call_id").Array() {
+		g.calls = append(g.calls, id.Str)
 	}
 	return cost
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
-
-// storeTimeout bounds one access to the store that must be completed.
-const storeTimeout = 5 * time.Second
 
 // history is the stored part of a conversation: what the request continues, what
 // it refers to, and what it adds.
@@ -44,17 +40,17 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 	case d.fields.previous != "":
 		return apierror.New(http.StatusBadRequest, "mutually_exclusive_parameters", "conversation",
 			"\"previous_response_id\" and \"conversation\" are two ways to say what came before. Send one of them.")
-	case d.api.Store == nil:
+	case d.reader.Store == nil:
 		return apierror.Invalid("conversation", "No conversations are stored. Send the whole conversation as input.")
 	}
 	if d.fields.store && !d.rc.Unbounded {
-		l := &lock{store: d.api.Store, tenant: d.rc.Tenant, conversation: id, response: d.id}
+		l := &lock{store: d.reader.Store, tenant: d.rc.Tenant, conversation: id, response: d.id}
 		if err := l.acquire(ctx); err != nil {
 			return ofConversation(stored.ConversationError(id, err))
 		}
 		d.history.lock = l
 	}
-	items, err := d.api.Store.ConversationItems(ctx, d.rc.Tenant, id, store.Page{Limit: d.rc.Limits.Items + 1})
+	items, err := d.reader.Store.ConversationItems(ctx, d.rc.Tenant, id, store.Page{Limit: d.rc.Limits.Items + 1})
 	if err != nil {
 		return ofConversation(stored.ConversationError(id, err))
 	}
@@ -157,7 +153,7 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 		}
 		return len(ids) <= d.rc.Limits.Items
 	})
-	if len(ids) == 0 || d.api.Store == nil {
+	if len(ids) == 0 || d.reader.Store == nil {
 		return nil
 	}
 	found, err := d.items.fetch(ctx, ids)
@@ -195,7 +191,7 @@ func (r *reference) storedJSON(it *item.Item, id string) []byte {
 
 // resolve returns the item that a reference names.
 func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error) {
-	if d.api.Store == nil {
+	if d.reader.Store == nil {
 		return it, nil, apierror.Invalid(it.At.Path, "No responses are stored, so their items cannot be referred to. Send the item itself.")
 	}
 	found, ok := d.history.references[it.ID]
@@ -247,9 +243,9 @@ func (d *decoder) checkIDs(param string) *apierror.Error {
 // OpenAI's API.
 const maxNewItems = 20
 
-// readConversationBody reads the body of a request about a conversation. Its items
+// ReadConversationBody reads the body of a request about a conversation. Its items
 // are those that the input of a response can have.
-func (a *API) readConversationBody(ctx context.Context, body []byte, rc *turn.RequestContext) (stored.Body, *apierror.Error) {
+func (a *reader) ReadConversationBody(ctx context.Context, body []byte, rc *turn.RequestContext) (stored.Body, *apierror.Error) {
 	var read stored.Body
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte(`{}`)

@@ -63,6 +63,16 @@ func (h *hostedServer) needsApproval(name string) bool {
 	return t == nil || h.approval.needed(t)
 }
 
+// serverOf finds the MCP server of an approved call among the request's tools.
+func (r *toolReader) serverOf(label string) (*hostedServer, *apierror.Error) {
+	for _, h := range r.hosted {
+		if h.Builtin == nil && h.Label == label {
+			return h, nil
+		}
+	}
+	return nil, apierror.Invalid("tools", "The call that is approved is one of the MCP server %q, which is not among the tools of the request. Send the tool again.", item.Clip(label))
+}
+
 // hostedChoice is what tool_choice says of a server's tools: one of them, or all.
 type hostedChoice struct {
 	at          string        // where it is in the request

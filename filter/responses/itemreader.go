@@ -18,8 +18,8 @@ import (
 // itemReader turns items, of a request or stored, into what the model sees and
 // what this service has to know of the conversation.
 type itemReader struct {
-	api *API
-	rc  *turn.RequestContext
+	reader *reader
+	rc     *turn.RequestContext
 
 	ignored *jsontext.Ignored // takes the items and members without an effect; nil: they are not listed
 

@@ -2,12 +2,16 @@ package responses
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
+
+// storeTimeout bounds one access to the store that must be completed.
+const storeTimeout = 5 * time.Second
 
 // LockLease is how long a conversation stays locked unless [Request.RenewLock]
 // renews the lock.
@@ -45,12 +49,12 @@ func (l *lock) release(ctx context.Context) error {
 }
 
 // Locked reports whether the request has locked its conversation.
-func (r *Request) Locked() bool { return r.lock != nil }
+func (r *Asked) Locked() bool { return r.lock != nil }
 
 // RenewLock extends the lock of the conversation by [LockLease]. An error that is
 // store.ErrConflict means that the lock is lost: the response can add nothing to
 // the conversation any more.
-func (r *Request) RenewLock(ctx context.Context) error {
+func (r *Asked) RenewLock(ctx context.Context) error {
 	l := r.lock
 	if l == nil {
 		return nil
@@ -63,7 +67,7 @@ func (r *Request) RenewLock(ctx context.Context) error {
 
 // Unlock releases the lock of the conversation, unless the commit of the response is
 // about to: the commit extends the conversation first. It may be called more than once.
-func (r *Request) Unlock(ctx context.Context) error {
+func (r *Asked) Unlock(ctx context.Context) error {
 	if r.lock == nil || r.lock.committing.Load() {
 		return nil
 	}
@@ -79,4 +83,17 @@ func (l *lock) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	_ = l.release(ctx)
+}
+
+// extend appends items to the conversation, and unlocks it. Items that were added
+// stay so if it cannot be unlocked: the lock's lease ends.
+func (l *lock) extend(ctx context.Context, items []store.Item) (added bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if len(items) > 0 {
+		if err = l.store.AddItems(ctx, l.tenant, l.conversation, l.response, items); err != nil {
+			err = fmt.Errorf("extend the conversation: %w", err)
+		}
+	}
+	return err == nil, errors.Join(err, l.release(ctx))
 }

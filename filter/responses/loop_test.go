@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +40,9 @@ func newLoop(t *testing.T) *loop {
 	memory := store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 24, ResponseTTL: time.Hour, Now: rc.Now})
 	rc.Memory = memory
 	rc.Limits.Turns = 4
-	return &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: NewChains(1 << 20)}, rc: rc}
+	l := &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: NewChains(1 << 20)}, rc: rc}
+	l.api.servers = l
+	return l
 }
 
 // Do is what the server does.
@@ -80,7 +81,7 @@ func (l *loop) try(t *testing.T, body string, outputs ...string) (gjson.Result, 
 	if err != nil {
 		return gjson.Result{}, err
 	}
-	out, err := l.reply(t, request.newReply(api.Loop), outputs...)
+	out, err := l.reply(t, newReply(request, api.Loop), outputs...)
 	if err != nil {
 		return gjson.Result{}, err
 	}
@@ -106,10 +107,6 @@ func (l *loop) reply(t *testing.T, r *Reply, outputs ...string) (out []byte, err
 func (l *loop) do(r *Reply, out []byte, jobs []api.Job) []byte {
 	results, errs := make([]any, len(jobs)), make([]error, len(jobs))
 	for i, j := range jobs {
-		if t, ok := j.(toolJob); ok {
-			t.servers = l
-			j = t
-		}
 		results[i], errs[i] = j.Do(context.Background())
 	}
 	for i := len(jobs) - 1; i >= 0; i-- {
@@ -531,7 +528,7 @@ func TestLoopIsCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := request.newReply(api.Loop)
+			r := newReply(request, api.Loop)
 			if _, _, err := r.Step(nil); err != nil {
 				t.Fatal(err)
 			}
@@ -598,18 +595,5 @@ func TestLoopIsBounded(t *testing.T) {
 	got = l.play(t, `{"model":"m","input":"hi","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]}`, pythonCall, pythonCall, doneText)
 	if kinds(got) != "code_interpreter_call completed, code_interpreter_call failed, message completed" || len(l.jobs) != 1 {
 		t.Errorf("after too large a result: %s, %d jobs", kinds(got), len(l.jobs))
-	}
-}
-
-// However often tool_choice names a server, its tools are allowed once.
-func TestAllowedServersAreASet(t *testing.T) {
-	t.Parallel()
-	r := &toolReader{input: &turn.Input{}, hosted: []*hostedServer{{Server: hosted.Server{Label: "docs", MCP: &tools.Server{}}}}}
-	r.hosted[0].Import(namedTools("a", "b", "c"))
-	for i := range 100 {
-		r.choices = append(r.choices, hostedChoice{at: strconv.Itoa(i), label: "docs"})
-	}
-	if err := r.addHostedTools(); err != nil || len(r.input.Choice.Allowed) != 3 {
-		t.Errorf("%d tools are allowed, %v", len(r.input.Choice.Allowed), err)
 	}
 }

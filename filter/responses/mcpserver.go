@@ -19,7 +19,7 @@ const noHosted = "MCP servers are not called here: that needs Envoy's loopback l
 
 // readServer reads a tool of the type mcp.
 func (r *toolReader) readServer(at jsontext.Field) *apierror.Error {
-	if r.api.Tools == nil {
+	if r.config.Client == nil {
 		return apierror.Invalid(at.Path+".type", noHosted)
 	}
 	var read mcpServer
@@ -153,7 +153,7 @@ func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hostedServer, 
 		h.approval = *s.approval
 	}
 	var err error
-	switch h.MCP, err = hosted.Find(r.api.Tools, s.label, s.url, r.rc.Tenant); {
+	switch h.MCP, err = hosted.Find(r.config.Client, s.label, s.url, r.rc.Tenant); {
 	case errors.Is(err, hosted.ErrNotConfigured):
 		return nil, apierror.Invalid(at.Path+".server_url", "The MCP server %q has no server_url, and no server of this label is configured here. Give its server_url.", item.Clip(s.label))
 	case err != nil:

@@ -52,7 +52,7 @@ func (r *Reply) writeState(step, status string) {
 // writeEnd writes the last event of a stream, or the whole object.
 func (r *Reply) writeEnd(end *ending) {
 	w := &r.events
-	if c := r.request.compaction; c != nil && c.standalone {
+	if c := r.compaction; c != nil && c.standalone {
 		w.Dst = r.object.appendCompaction(w.Dst)
 		return
 	}
@@ -68,7 +68,7 @@ func (r *Reply) writeEnd(end *ending) {
 
 // responseObject is the JSON of a response.
 type responseObject struct {
-	request *Request
+	request *Asked
 	output  *output
 	model   *modelCalls
 	stored  bool // the response is stored, as far as is known
@@ -138,7 +138,7 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 			dst = appendCacheDiagnostics(dst, o.model.diagnosis)
 		}
 	}
-	return append(append(dst, ','), q.fixed...)
+	return append(append(dst, ','), q.echo...)
 }
 
 // appendConversation appends the conversation that a response belongs to.

@@ -16,7 +16,7 @@ import (
 
 // output is the items of a reply.
 type output struct {
-	request *Request
+	request *Asked
 	events  *eventWriter
 	mode    api.Mode
 
@@ -27,13 +27,6 @@ type output struct {
 	pages    item.Pages  // that the browser has shown
 	logprobs collectedLogprobs
 	fault    error
-}
-
-// madeItem is an item of the reply.
-type madeItem struct {
-	id    string
-	json  []byte      // nil: it is not complete, or clients do not see it
-	items []turn.Item // what the model sees of it, where the JSON does not have that
 }
 
 // outputItem is an item while it is being written.
@@ -263,6 +256,3 @@ func (o *output) append(dst []byte) []byte {
 	}
 	return dst
 }
-
-// stored is the item as it is stored, without what the model sees in its place.
-func (m *madeItem) stored() store.Item { return store.Item{ID: m.id, JSON: m.json} }

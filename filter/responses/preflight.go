@@ -1,75 +1,28 @@
 package responses
 
 import (
-	"context"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// preflight is what a reply does before its first model call: servers list their
-// tools, and calls are made that the client has approved.
-type preflight struct {
-	decoder  *decoder
-	unlisted []*hostedServer
-	approved []approvedCall
-	own      []*approvalRecord // of the approved calls
-	first    []*approvalRecord // that are stored for them
-	compacts bool              // the conversation is compacted, and nothing else is to be done
+// preflightReply is how far the preflight of a reply has come.
+type preflightReply struct {
+	*preflight
+	records approvalRecords
+	own     []*approvalRecord // of the approved calls
+	first   []*approvalRecord // that are stored for them
 }
 
-// newPreflight is nil where the model can be called at once.
-func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error) {
-	p := &preflight{decoder: d}
-	for _, h := range d.tools.hosted {
-		if h.Known {
-			continue
-		}
-		if listed, ok := d.items.state.listed[h.Label]; ok && h.Builtin == nil && h.Covers(listed) {
-			_ = h.Offer(d.rc, listed) // what is left out was logged when the tools were listed
-		} else if !d.fields.input.NoCalls {
-			p.unlisted = append(p.unlisted, h)
-		}
-	}
-	var err *apierror.Error
-	if p.approved, err = d.findApproved(ctx); err != nil {
-		return nil, err
-	}
-	for i := range p.approved {
-		if _, err := d.tools.serverOf(&p.approved[i]); err != nil {
-			return nil, err
-		}
-	}
-	compacts := d.items.compacting.triggered
-	switch {
-	case compacts && len(p.approved) > 0:
-		return nil, apierror.Invalid(p.approved[0].at, "A conversation that is compacted cannot continue with a call. Send the approval in a request of its own.")
-	case d.rc.Unbounded && !compacts:
-		p.listNow(ctx)
-		return nil, d.tools.addHostedTools()
-	case len(p.unlisted)+len(p.approved) == 0, compacts:
-		return nil, d.tools.addHostedTools()
-	}
-	return p, nil
-}
-
-// listNow lets servers list their tools for a prompt that no model gets. Nothing is
-// stored, and no call is made.
-func (p *preflight) listNow(ctx context.Context) {
-	servers := make([]*hosted.Server, len(p.unlisted))
-	for i, h := range p.unlisted {
-		servers[i] = &h.Server
-	}
-	hosted.List(ctx, p.decoder.api.toolServers(), servers, p.decoder.rc)
+func (r *Reply) newPreflight(p *preflight) *preflightReply {
+	return &preflightReply{preflight: p, records: approvalRecords{store: r.request.services.Approvals, tenant: r.request.rc.Tenant}}
 }
 
 // firstStep lets servers list their tools.
-func (p *preflight) firstStep(r *Reply) (api.Step, *apierror.Error) {
+func (p *preflightReply) firstStep(r *Reply) (api.Step, *apierror.Error) {
 	if p.compacts {
 		return p.prepareStep(r)
 	}
@@ -85,28 +38,26 @@ func (p *preflight) firstStep(r *Reply) (api.Step, *apierror.Error) {
 
 // listedStep follows when the tools are known. Before approved calls are made it is
 // checked that the request can be answered.
-func (p *preflight) listedStep(r *Reply) (api.Step, *apierror.Error) {
-	if err := p.decoder.tools.addHostedTools(); err != nil {
+func (p *preflightReply) listedStep(r *Reply) (api.Step, *apierror.Error) {
+	if err := p.preparation.Offer(r.request.Asked); err != nil {
 		return api.Step{}, err
 	}
-	r.request.tools.deferred = p.decoder.tools.deferred
-	r.request.ignored = p.decoder.fields.ignored
 	if len(p.approved) == 0 {
 		return p.prepareStep(r)
 	}
-	return r.runJobs([]stepJob{p.prepareJob(r, func(*prepared) {})}, p.recordStep)
+	return r.runJobs([]stepJob{p.prepareJob(r, nil, func(*prepared) {})}, p.recordStep)
 }
 
 // recordStep begins the approval records. If the store fails nothing is called.
-func (p *preflight) recordStep(r *Reply) (api.Step, *apierror.Error) {
+func (p *preflightReply) recordStep(r *Reply) (api.Step, *apierror.Error) {
 	for i := range p.approved {
 		p.own = append(p.own, newRecord(&p.approved[i], r.request.rc.NewID(recordPrefix)))
 	}
-	if p.records().store == nil {
+	if p.records.store == nil {
 		p.first = p.own
 		return p.approvedStep(r)
 	}
-	job := stepJob{beginApprovals{p.records(), p.approved, p.own}, func(result any, err error) {
+	job := stepJob{beginApprovals{p.records, p.approved, p.own}, func(result any, err error) {
 		var ok bool
 		if p.first, ok = result.([]*approvalRecord); !ok {
 			r.steps.err = stored.Unavailable(err)
@@ -115,12 +66,8 @@ func (p *preflight) recordStep(r *Reply) (api.Step, *apierror.Error) {
 	return r.runJobs([]stepJob{job}, p.approvedStep)
 }
 
-func (p *preflight) records() approvalRecords {
-	return approvalRecords{store: p.decoder.api.Approvals, tenant: p.decoder.rc.Tenant}
-}
-
 // approvedStep makes the calls that the client has approved.
-func (p *preflight) approvedStep(r *Reply) (api.Step, *apierror.Error) {
+func (p *preflightReply) approvedStep(r *Reply) (api.Step, *apierror.Error) {
 	for i := range p.approved {
 		p.startApproved(r, i)
 	}
@@ -129,12 +76,9 @@ func (p *preflight) approvedStep(r *Reply) (api.Step, *apierror.Error) {
 
 // startApproved begins the item of the i-th call about which the client has a
 // verdict. The call is not made if its outcome is known already.
-func (p *preflight) startApproved(r *Reply, i int) {
+func (p *preflightReply) startApproved(r *Reply, i int) {
 	c := &p.approved[i]
-	h, err := p.decoder.tools.serverOf(c)
-	if err != nil {
-		return // has been checked
-	}
+	h := c.server
 	it := &outputItem{
 		Output: item.Output{
 			Kind: item.MCPCall, ID: r.request.rc.NewID(item.MCPCall.Names().Prefix), Approval: c.request,
@@ -148,8 +92,8 @@ func (p *preflight) startApproved(r *Reply, i int) {
 	r.events.text(it)
 	t := &toolRun{item: it, job: tools.Job{Server: h.MCP, Tool: c.name, Arguments: c.arguments}, known: p.own[i].outcome(p.first[i])}
 	if t.known == nil {
-		if p.records().store != nil {
-			t.completion = &recordCompletion{records: p.records(), request: c.request, own: *p.own[i]}
+		if p.records.store != nil {
+			t.completion = &recordCompletion{records: p.records, request: c.request, own: *p.own[i]}
 		}
 		if h.Tool(c.name) == nil {
 			t.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
@@ -160,24 +104,23 @@ func (p *preflight) startApproved(r *Reply, i int) {
 
 // prepareStep makes the first model call's request, with what the tools have
 // returned.
-func (p *preflight) prepareStep(r *Reply) (api.Step, *apierror.Error) {
+func (p *preflightReply) prepareStep(r *Reply) (api.Step, *apierror.Error) {
 	items, err := r.newItems()
 	if err != nil {
 		return api.Step{}, err
 	}
-	p.decoder.items.addTurn(items...)
-	return r.runJobs([]stepJob{p.prepareJob(r, func(first *prepared) { first.begin(r, p.decoder) })}, p.lastStep)
+	return r.runJobs([]stepJob{p.prepareJob(r, items, func(first *prepared) { r.beginFirst(first, p.preparation) })}, p.lastStep)
 }
 
 // lastStep is the first model call.
-func (*preflight) lastStep(r *Reply) (api.Step, *apierror.Error) {
+func (*preflightReply) lastStep(r *Reply) (api.Step, *apierror.Error) {
 	r.request.preflight = nil
 	return r.callStep()
 }
 
 // prepareJob is the job that makes the token request.
-func (p *preflight) prepareJob(r *Reply, done func(*prepared)) stepJob {
-	return stepJob{p.decoder.preparation(), func(result any, err error) {
+func (p *preflightReply) prepareJob(r *Reply, made []turn.Item, done func(*prepared)) stepJob {
+	return stepJob{p.preparation.First(made), func(result any, err error) {
 		if first, ok := result.(*prepared); ok {
 			done(first)
 			return

@@ -27,10 +27,11 @@ type Reply struct {
 	steps  steps
 	object responseObject
 
-	summary summary // of a compaction
-	ending  ending  // from phaseFinished on
-	lost    error   // why a background response could not be stored as it has ended
-	fault   error   // what went wrong without an error for the client
+	compaction *compactionReply // nil: the reply is the model's own
+	summary    summary          // of a compaction
+	ending     ending           // from phaseFinished on
+	lost       error            // why a background response could not be stored as it has ended
+	fault      error            // what went wrong without an error for the client
 }
 
 // phase is how far a reply has come. What is stored is decided in phaseFinished,
@@ -51,10 +52,13 @@ func (r *Request) NewReply(m api.Mode) api.Reply { return r.newReply(m) }
 
 func (r *Request) newReply(m api.Mode) *Reply {
 	reply := &Reply{request: r, mode: m, events: newEventWriter(r.options)}
-	reply.output = output{request: r, events: &reply.events, mode: m, answered: -1, pages: r.tools.pages.With(item.Pages{})}
-	reply.model = modelCalls{usage: r.continued}
-	reply.tools = toolRuns{output: &reply.output, servers: r.api.toolServers()}
-	reply.object = responseObject{request: r, output: &reply.output, model: &reply.model, stored: r.storage.wanted}
+	reply.output = output{request: r.Asked, events: &reply.events, mode: m, answered: -1, pages: r.tools.pages.With(item.Pages{})}
+	reply.model = modelCalls{usage: continued(r.storage.continued)}
+	reply.tools = toolRuns{output: &reply.output, servers: r.services.Servers}
+	reply.object = responseObject{request: r.Asked, output: &reply.output, model: &reply.model, stored: r.storage.wanted}
+	if r.compaction != nil {
+		reply.compaction = &compactionReply{compaction: r.compaction}
+	}
 	if r.options.messages {
 		reply.model.messages = &messages{}
 	}
@@ -249,9 +253,9 @@ func (r *Reply) Lost() error { return r.lost }
 
 // event takes one event of the turn.
 func (r *Reply) event(e turn.Event) {
-	if r.request.compaction != nil {
+	if r.compaction != nil {
 		r.summary.event(e)
-		r.request.compaction.inline.grown(r, e)
+		r.compaction.inline.grown(r, e)
 		return
 	}
 	if e.Kind == turn.Reasoning && r.request.options.hideReasoning {
@@ -280,7 +284,7 @@ func (r *Reply) endItem(cut bool) {
 		r.steps.stopFor(clientActs)
 		r.output.addWhole(it)
 	case it.Kind == item.ToolSearch:
-		r.request.tools.runSearch(r, it)
+		r.runSearch(it)
 	case it.Kind.HasAction():
 		r.steps.stopFor(clientActs)
 		r.output.addAction(it)

@@ -110,7 +110,7 @@ func TestFail(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			request := mustDecode(t, ask(mixedTools+`,"stream":true,"reasoning":{"summary":"auto"}`))
-			r := request.newReply(api.SingleCall)
+			r := newReply(request, api.SingleCall)
 			out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(c.text)})
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestMalformedFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(text)})
 		if err != nil {
 			out = r.Fail(out, err)

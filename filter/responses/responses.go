@@ -15,6 +15,7 @@ package responses
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -67,6 +68,21 @@ func (a *API) toolServers() hosted.Runner {
 	return a.Tools
 }
 
+// reader reads the requests.
+func (a *API) reader() *reader {
+	return &reader{
+		Store: a.Store, Sealer: a.Sealer, Compactor: a.Compactor, Chains: a.Chains,
+		Tools: toolConfig{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
+		UsagePerTurn: a.UsagePerTurn, OpenReasoningEvents: a.OpenReasoningEvents,
+		ToolTimeout: a.ToolTimeout,
+	}
+}
+
+// services is what the replies use.
+func (a *API) services() *services {
+	return &services{Store: a.Store, Approvals: a.Approvals, Servers: a.toolServers()}
+}
+
 // Path is where responses are made.
 const Path = stored.Path
 
@@ -80,35 +96,58 @@ const (
 
 // Endpoints are the endpoints of the API.
 func (a *API) Endpoints() []api.Endpoint {
-	s := &stored.Server{Store: a.Store, ReadBody: a.readConversationBody}
+	e := a.endpoints()
+	s := &stored.Server{Store: a.Store, ReadBody: e.reader.ReadConversationBody}
 	return append([]api.Endpoint{
-		{API: "responses", Method: http.MethodPost, Pattern: Path, Handle: a.create},
-		{API: "responses", Method: http.MethodPost, Pattern: CompactPath, Handle: a.compact},
-		{API: "responses", Method: http.MethodPost, Pattern: InputTokensPath, Handle: a.countInput},
-		{API: "responses", Method: http.MethodPost, Pattern: RenderPath, Handle: a.render},
+		{API: "responses", Method: http.MethodPost, Pattern: Path, Handle: e.create},
+		{API: "responses", Method: http.MethodPost, Pattern: CompactPath, Handle: e.compact},
+		{API: "responses", Method: http.MethodPost, Pattern: InputTokensPath, Handle: e.countInput},
+		{API: "responses", Method: http.MethodPost, Pattern: RenderPath, Handle: e.render},
 	}, s.Endpoints()...)
 }
 
-// create makes a response.
-func (a *API) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	d := a.newDecoder(r.Context)
-	if r.Codex {
-		d.codex = &codexTurn{}
-	}
-	return d.decode(ctx, r.Body)
+// endpoints answers the requests whose body is that of a request for a response.
+type endpoints struct {
+	reader   *reader
+	services *services
 }
 
-// compact makes a summary of a conversation. The reply is one object, and nothing
-// is stored.
-func (a *API) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	d := a.newDecoder(r.Context)
-	d.items.compacting.standalone = true
-	return d.decode(ctx, r.Body)
+func (a *API) endpoints() endpoints { return endpoints{a.reader(), a.services()} }
+
+// create makes a response.
+func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	if !r.Codex {
+		request, err := e.reader.Read(ctx, r.Body, r.Context)
+		return e.outcome(request, err)
+	}
+
+	request, repeated, err := e.reader.ReadCodex(ctx, r.Body, r.Context)
+	switch {
+	case repeated == nil:
+		return e.outcome(request, err)
+	case repeated.Options.stream:
+		return api.Outcome{Stream: &stored.Replay{SSE: replay(repeated.Response, repeated.Options)}}
+	}
+	return api.Outcome{Answer: stored.AppendObject(nil, repeated.Response)}
+}
+
+// compact makes a summary of a conversation.
+func (e endpoints) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := e.reader.ReadCompaction(ctx, r.Body, r.Context)
+	return e.outcome(request, err)
+}
+
+// outcome is that of a request that has been read, or could not be.
+func (e endpoints) outcome(request *Asked, err *apierror.Error) api.Outcome {
+	if err != nil {
+		return api.Outcome{Err: err}
+	}
+	return api.Outcome{Request: &Request{Asked: request, services: e.services}}
 }
 
 // countInput counts the tokens of the prompt that a request would have.
-func (a *API) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.decodeUnbounded(ctx, r)
+func (e endpoints) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := e.readUnbounded(ctx, r)
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
@@ -117,8 +156,8 @@ func (a *API) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 }
 
 // render shows the prompt that a request would have.
-func (a *API) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.decodeUnbounded(ctx, r)
+func (e endpoints) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := e.readUnbounded(ctx, r)
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
@@ -126,11 +165,31 @@ func (a *API) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	return api.Outcome{Answer: rendered, Err: err}
 }
 
-// decodeUnbounded decodes a request whose prompt no model gets.
-func (a *API) decodeUnbounded(ctx context.Context, r *api.HTTPRequest) (*Request, *apierror.Error) {
+// readUnbounded reads a request whose prompt no model gets, so that it may be longer than
+// the model's context.
+func (e endpoints) readUnbounded(ctx context.Context, r *api.HTTPRequest) (*Asked, *apierror.Error) {
 	rc := *r.Context
 	rc.Unbounded = true
-	return a.newDecoder(&rc).request(ctx, r.Body)
+	return e.reader.Read(ctx, r.Body, &rc)
+}
+
+// Stored reports whether a response of a tenant, and a conversation, are stored,
+// each if it is not "".
+func (a *API) Stored(ctx context.Context, tenant, response, conversation string) (bool, error) {
+	if a.Store == nil {
+		return false, nil
+	}
+	var err error
+	if response != "" {
+		_, err = a.Store.Head(ctx, tenant, response)
+	}
+	if conversation != "" && err == nil {
+		_, err = a.Store.Conversation(ctx, tenant, conversation)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 var (

@@ -25,8 +25,11 @@ func mustDecode(t testing.TB, body string) *Request {
 
 // decode makes a request of a body, as POST /v1/responses does.
 func (a *API) decode(body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
-	return requestOf(a.create(context.Background(), &api.HTTPRequest{Body: body, Context: rc}))
+	return requestOf(a.endpoints().create(context.Background(), &api.HTTPRequest{Body: body, Context: rc}))
 }
+
+// newReply begins the reply to a request.
+func newReply(r *Request, m api.Mode) *Reply { return r.NewReply(m).(*Reply) }
 
 // requestOf is the request that an outcome has.
 func requestOf(o api.Outcome) (*Request, *apierror.Error) {

@@ -326,7 +326,7 @@ func TestCancel(t *testing.T) {
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, half); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestCancel(t *testing.T) {
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r = whole.newReply(api.SingleCall)
+	r = newReply(whole, api.SingleCall)
 	if _, err := r.Push(nil, half); err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestFailIsStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := fail(t, request.newReply(api.SingleCall), nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
+	out := fail(t, newReply(request, api.SingleCall), nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
 	want := gjson.Parse(final(t, request, string(out)))
 	got, err := s.do("GET", "/v1/responses/"+request.ID())
 	if err != nil {
@@ -412,7 +412,7 @@ func TestStoreDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 		got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 		if got.Get("store").Bool() || got.Get("status").Str != "completed" || !errors.Is(r.Fault(), errBroken) {

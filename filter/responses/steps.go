@@ -103,7 +103,7 @@ func (r *Reply) firstStep() (api.Step, *apierror.Error) {
 	case r.mode == api.SingleCall:
 		return api.Step{}, nil // the model call has been made
 	case p != nil:
-		return p.firstStep(r)
+		return r.newPreflight(p).firstStep(r)
 	}
 	return r.callStep()
 }
@@ -111,7 +111,7 @@ func (r *Reply) firstStep() (api.Step, *apierror.Error) {
 // callStep is a model call.
 func (r *Reply) callStep() (api.Step, *apierror.Error) {
 	r.steps.next, r.steps.jobs = (*Reply).calledStep, nil
-	if r.request.compaction == nil {
+	if r.compaction == nil {
 		r.model.reader.Corrected()
 	}
 	return api.Step{Call: r.request.turn.Engine}, nil
@@ -122,7 +122,7 @@ func (r *Reply) calledStep() (api.Step, *apierror.Error) {
 	if err := r.closeCall(); err != nil {
 		return api.Step{}, err
 	}
-	if c := r.request.compaction; c != nil && c.inline != nil {
+	if c := r.compaction; c != nil && c.inline != nil {
 		return c.inline.endStep(r)
 	}
 	if r.model.finish() == turn.FinishLength {
@@ -186,16 +186,7 @@ func (r *Reply) beginCall(t *turn.Turn) {
 
 // newItems are the reply's items that the prompt does not have yet.
 func (r *Reply) newItems() ([]turn.Item, *apierror.Error) {
-	items := &itemReader{api: r.request.api, rc: r.request.rc}
-	items.state.noteHosted(r.request.tools.hosted)
-	for ; r.steps.prompted < len(r.output.made); r.steps.prompted++ {
-		if m := &r.output.made[r.steps.prompted]; m.items != nil {
-			items.addTurn(m.items...)
-		} else if m.json != nil {
-			if err := items.addStored(m.stored(), "previous_response_id"); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return items.items, nil
+	made := r.output.made[r.steps.prompted:]
+	r.steps.prompted = len(r.output.made)
+	return r.request.conversation.Items(made)
 }

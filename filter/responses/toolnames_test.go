@@ -97,7 +97,7 @@ func TestLoopChoosesOddTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.Loop)
+		r := newReply(request, api.Loop)
 		var step api.Step
 		for step.Call == nil {
 			l.do(r, nil, step.Jobs)

@@ -13,10 +13,10 @@ import (
 
 // toolReader reads the tools of a request and tool_choice.
 type toolReader struct {
-	api     *API
+	config  *toolConfig
 	rc      *turn.RequestContext
 	input   *turn.Input
-	echo    *echo // nil: the response repeats nothing of the tools
+	echo    *toolEcho // nil: the response repeats nothing of the tools
 	ignored *jsontext.Ignored
 
 	hosted    []*hostedServer

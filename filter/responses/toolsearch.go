@@ -9,9 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -91,7 +89,7 @@ func (r *toolReader) deferTool(space *harmony.Namespace, t *harmony.Tool, defini
 // where a reply can have several model calls.
 func (r *toolReader) offerSearch(spaces []harmony.Namespace) []harmony.Namespace {
 	servers := r.search != nil && !r.search.client
-	if servers && r.api.Tools == nil {
+	if servers && r.config.Client == nil {
 		r.ignored.Add("tools." + searchTool)
 		r.search, servers = nil, false
 	}
@@ -302,27 +300,6 @@ func appendFound(dst []byte, found []*deferredTool) []byte {
 		}
 	}
 	return dst
-}
-
-// runSearch runs a search that the model has called, and adds its output behind it. The
-// next model call has the tools that are found.
-func (c *calledTools) runSearch(r *Reply, it *outputItem) {
-	r.output.addWhole(it)
-	if c.search.client {
-		r.steps.stopFor(clientActs)
-		return
-	}
-	// A turn can have thousands of searches. Those beyond the bound find nothing, as the
-	// model sees of them: the text of a search follows from its output alone, in later
-	// requests too.
-	var found []*deferredTool
-	if r.steps.searches < hosted.MaxTurnCalls {
-		found = c.find(item.SearchArguments(it.PlainText()))
-		c.load(found)
-	}
-	out := &outputItem{Output: item.Output{Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: appendFound(nil, found)}}
-	r.output.addWhole(out)
-	r.steps.searches++
 }
 
 // foundText is what the model sees of the outcome of a search.

@@ -78,8 +78,8 @@ func (f *fieldReader) readInclude(v jsontext.Field) *apierror.Error {
 			f.options.outputs = true
 		case value == "usage.per_turn":
 			f.options.usagePerTurn = true
-		case value == "reasoning.encrypted_content" && f.api.Sealer != nil:
-			f.sealer = f.api.Sealer
+		case value == "reasoning.encrypted_content" && f.reader.Sealer != nil:
+			f.sealer = f.reader.Sealer
 		case value == "reasoning.encrypted_content", included[value]:
 			f.ignored.Add("include." + value)
 		default:
