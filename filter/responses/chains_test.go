@@ -47,3 +47,17 @@ func TestChainsBounded(t *testing.T) {
 		t.Errorf("a chain larger than the bound: %d bytes", a.Chains.bytes)
 	}
 }
+
+// TestLongerChainReplaces shows that a chain takes the place of the one that it continues.
+func TestLongerChainReplaces(t *testing.T) {
+	t.Parallel()
+	a, rc := &reader{Chains: NewChains(1 << 20)}, apitest.NewContext()
+	items := []store.Item{{ID: "msg_1", JSON: []byte(`{"id":"msg_1","type":"message","role":"user","content":"Hi"}`)}}
+	a.remember(t.Context(), rc, nil, &store.Response{ID: "resp_1", Version: 1, Input: items})
+	first := a.Chains.get(rc.Tenant, "resp_1")
+	a.remember(t.Context(), rc, first, &store.Response{ID: "resp_2", Previous: "resp_1", Version: 1, Input: items})
+
+	if a.Chains.get(rc.Tenant, "resp_2") == nil || len(a.Chains.chains) != 1 || a.Chains.bytes <= first.memory() {
+		t.Errorf("%d chains in %d bytes", len(a.Chains.chains), a.Chains.bytes)
+	}
+}

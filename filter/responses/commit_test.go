@@ -176,7 +176,7 @@ func TestFailedIsCommitted(t *testing.T) {
 		} else if got := final(t, request, string(mustEnd(t, r, out))); gjson.Get(got, "status").Str != "failed" {
 			t.Errorf("the stream ends with %s", got)
 		}
-		if got := s.stored(r.request); got != "failed" {
+		if got := s.stored(request); got != "failed" {
 			t.Errorf("cancelled %t: %q is stored", cancelled, got)
 		}
 	}
