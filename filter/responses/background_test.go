@@ -16,11 +16,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 // queue begins a background response, and returns its reply, begun.
-func (s *server) queue(t *testing.T) (*Request, *Reply) {
+func (s *server) queue(t *testing.T) (*write.Request, *write.Reply) {
 	t.Helper()
 	request, apiErr := s.decode([]byte(`{"model":"gpt-oss","input":"hi","background":true}`), s.rc)
 	if apiErr != nil {
@@ -39,7 +40,7 @@ func (s *server) queue(t *testing.T) (*Request, *Reply) {
 }
 
 // keep stores events as the filter does.
-func (s *server) keep(t *testing.T, request *Request, first int, reply *Reply, sse []byte, end bool) error {
+func (s *server) keep(t *testing.T, request *write.Request, first int, reply *write.Reply, sse []byte, end bool) error {
 	t.Helper()
 	return s.Store.Append(context.Background(), s.rc.Tenant, request.ID(), "me", store.Batch{First: first, Last: reply.Sequence() - 1, SSE: sse, End: end})
 }

@@ -106,7 +106,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 func TestRepeatsEveryTool(t *testing.T) {
 	t.Parallel()
 	request := mustDecode(t, ask(`,"tools":[{"type":"computer_use_preview"},{"type":"function","name":"f","async":true}]`))
-	if got := gjson.Get("{"+string(request.echo)+"}", "tools.#.type").Raw; got != `["computer_use_preview","function"]` {
+	if got := gjson.Get("{"+string(request.Echo)+"}", "tools.#.type").Raw; got != `["computer_use_preview","function"]` {
 		t.Errorf("the response repeats %s", got)
 	}
 	if got := request.Ignored(); !slices.Equal(got, []string{"tools.computer_use_preview", "tools.async"}) {

@@ -16,6 +16,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
@@ -69,7 +70,7 @@ func (c *countingStore) reads() string {
 func (s *server) replica() (*server, *countingStore) {
 	c := &countingStore{Store: s.Store}
 	api := s.API
-	api.Store, api.Chains = c, NewChains(1<<20)
+	api.Store, api.Chains = c, read.NewChains(1<<20)
 	return &server{api, s.rc}, c
 }
 

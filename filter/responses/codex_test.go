@@ -15,7 +15,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 )
 
 const (
@@ -40,7 +42,7 @@ func eachCodexServer(t *testing.T, run func(*testing.T, *server)) {
 	t.Run("reads", func(t *testing.T) { run(t, codexServer()) })
 	t.Run("remembers", func(t *testing.T) {
 		s := codexServer()
-		s.Chains = NewChains(1 << 20)
+		s.Chains = read.NewChains(1 << 20)
 		run(t, s)
 	})
 }
@@ -51,7 +53,7 @@ func (s *server) codexOutcome(members string) api.Outcome {
 	return s.endpoints().create(context.Background(), &api.HTTPRequest{Body: body, Context: s.rc, Codex: true})
 }
 
-func (s *server) decodeCodex(members string) (*Request, *apierror.Error) {
+func (s *server) decodeCodex(members string) (*write.Request, *apierror.Error) {
 	return requestOf(s.codexOutcome(members))
 }
 
@@ -93,7 +95,7 @@ func (s *server) codex(t *testing.T, members, output string) gjson.Result {
 	case answered:
 		return gjson.Parse(repeated(t, o))
 	}
-	request := o.Request.(*Request)
+	request := o.Request.(*write.Request)
 	return gjson.Parse(final(t, request, run(t, request, apitest.Said(output).Chunks(apitest.Size(7)))))
 }
 
@@ -374,9 +376,11 @@ func TestCodexBrokenOff(t *testing.T) {
 func testCodexBrokenOff(t *testing.T, s *server) {
 	first := s.codex(t, `,"input":"go"`, callsOne)
 	request := previous(first) + `,"stream":true` + back(first, outputs("1"))
-	for name, end := range map[string]func(*Reply){
-		"cancelled": func(r *Reply) { cancel(t, r) },
-		"failed":    func(r *Reply) { fail(t, r, nil, apierror.New(http.StatusBadGateway, "engine_error", "", "broken")) },
+	for name, end := range map[string]func(*write.Reply){
+		"cancelled": func(r *write.Reply) { cancel(t, r) },
+		"failed": func(r *write.Reply) {
+			fail(t, r, nil, apierror.New(http.StatusBadGateway, "engine_error", "", "broken"))
+		},
 	} {
 		call, err := s.decodeCodex(request)
 		if err != nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 // committing is a reply whose model call has ended.
 type committing struct {
-	*Reply
-	request *Request
+	*write.Reply
+	request *write.Request
 }
 
 // committing is a reply whose model call has ended, and the commit that its step asks
@@ -42,7 +43,7 @@ func (s *server) committing(t *testing.T, body string) (r committing, out []byte
 }
 
 // stored is the status of the stored response; "" if there is none.
-func (s *server) stored(request *Request) string {
+func (s *server) stored(request *write.Request) string {
 	got, err := s.do(http.MethodGet, Path+"/"+request.ID())
 	if err != nil {
 		return ""
@@ -51,7 +52,7 @@ func (s *server) stored(request *Request) string {
 }
 
 // done hands the result of a reply's commit back, and expects that no step follows.
-func done(t *testing.T, r *Reply, out []byte, result any, err error) []byte {
+func done(t *testing.T, r *write.Reply, out []byte, result any, err error) []byte {
 	t.Helper()
 	out, step, apiErr := r.Step(r.JobDone(out, 0, result, err))
 	if apiErr != nil || step.Call != nil || len(step.Jobs) > 0 {
@@ -283,9 +284,9 @@ func TestBackgroundCommit(t *testing.T) {
 // end while it is not known what the store has.
 func TestBackgroundGivesUpCommit(t *testing.T) {
 	t.Parallel()
-	for name, giveUp := range map[string]func(r *Reply){
-		"it fails": func(r *Reply) { r.Fail(nil, apierror.New(http.StatusGatewayTimeout, "", "", "Too late.")) },
-		"it ends":  func(*Reply) {},
+	for name, giveUp := range map[string]func(r *write.Reply){
+		"it fails": func(r *write.Reply) { r.Fail(nil, apierror.New(http.StatusGatewayTimeout, "", "", "Too late.")) },
+		"it ends":  func(*write.Reply) {},
 	} {
 		s := newServer()
 		_, r := s.queue(t)

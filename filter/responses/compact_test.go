@@ -13,7 +13,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -42,7 +44,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func (s *server) decodeCompact(members string) (*Request, *apierror.Error) {
+func (s *server) decodeCompact(members string) (*write.Request, *apierror.Error) {
 	return requestOf(s.outcome(http.MethodPost, CompactPath, []byte(`{`+members+`}`), s.rc))
 }
 
@@ -169,7 +171,7 @@ func TestCompactionIsSealed(t *testing.T) {
 // compaction is.
 func TestCompactPrevious(t *testing.T) {
 	t.Parallel()
-	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
+	for what, chains := range map[string]*read.Chains{"read": nil, "remembered": read.NewChains(1 << 20)} {
 		s := newCompactor(t, 1)
 		s.Chains = chains
 		first := s.create(t, `,"input":"one"`, said)
@@ -319,7 +321,7 @@ func TestCompactTooLong(t *testing.T) {
 // shows which of them stay.
 func TestCompactionOfUsers(t *testing.T) {
 	t.Parallel()
-	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
+	for what, chains := range map[string]*read.Chains{"read": nil, "remembered": read.NewChains(1 << 20)} {
 		s := newCompactor(t, 1)
 		s.Chains = chains
 		s.rc.Model = &turn.Model{ContextLength: 4096}

@@ -66,7 +66,7 @@ func TestContextManagement(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if request.turn == nil {
+			if request.Turn == nil {
 				t.Fatalf("%s: it is compacted again", name)
 			}
 			want := strings.TrimSuffix(l.prompts[1], "<|start|>assistant") + "<|start|>assistant<|channel|>final<|message|>done<|end|><|start|>user<|message|>three<|end|><|start|>assistant"
@@ -191,7 +191,7 @@ func TestNoContextManagement(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if request.turn == nil || slices.Contains(request.Ignored(), "context_management") != c.ignored {
+		if request.Turn == nil || slices.Contains(request.Ignored(), "context_management") != c.ignored {
 			t.Errorf("%s: it is compacted, or ignored is %v", name, request.Ignored())
 		}
 	}

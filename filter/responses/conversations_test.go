@@ -19,6 +19,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
@@ -305,7 +306,7 @@ func TestConversationLocked(t *testing.T) {
 	s := newServer()
 	id, path := s.conversation(t, `{}`)
 	in := `,"conversation":"` + id + `","input":"one"`
-	lock := func() *Request {
+	lock := func() *write.Request {
 		t.Helper()
 		request, err := s.decode([]byte(`{"model":"gpt-oss-20b","stream":true`+in+`}`), s.rc)
 		if err != nil {
@@ -481,6 +482,7 @@ func (brokenStore) PutConversation(context.Context, string, *store.Conversation)
 func (brokenStore) Conversation(context.Context, string, string) (*store.Conversation, error) {
 	return nil, errBroken
 }
+
 func (brokenStore) DeleteConversation(context.Context, string, string) error { return errBroken }
 
 func (brokenStore) AddItems(context.Context, string, string, string, []store.Item) error {
@@ -498,6 +500,7 @@ func (brokenStore) ConversationSize(context.Context, string, string) (store.Size
 func (brokenStore) ConversationItem(context.Context, string, string, string) (store.Item, error) {
 	return store.Item{}, errBroken
 }
+
 func (brokenStore) DeleteItem(context.Context, string, string, string) error { return errBroken }
 
 func (brokenStore) Lock(context.Context, string, string, string, time.Duration) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -40,7 +41,7 @@ func newGrowing(output string) *growing {
 	s.rc.Model.ContextLength = 1 << 24
 	s.rc.Renderer = harmony.NewRenderer(harmony.WithCacheBytes(64 << 20))
 	s, reads := s.replica()
-	s.Chains = NewChains(64 << 20)
+	s.Chains = read.NewChains(64 << 20)
 	return &growing{server: s, reads: reads, output: apitest.Tokens(output)}
 }
 
@@ -162,7 +163,7 @@ func (g *growing) cold(b *testing.B) time.Duration {
 	b.Helper()
 	known := g.Chains
 	defer func() { g.Chains = known }()
-	g.Chains = NewChains(64 << 20)
+	g.Chains = read.NewChains(64 << 20)
 	body := g.body(0)
 	begin := time.Now()
 	if _, err := g.decode(body, g.rc); err != nil {

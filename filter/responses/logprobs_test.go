@@ -82,11 +82,11 @@ func TestTopLogprobs(t *testing.T) {
 	} {
 		request := mustDecode(t, ask(c.members))
 		e := request.Engine()
-		if e.Logprobs != c.logprobs || e.TopLogprobs != c.top || strings.Join(request.ignored, " ") != c.ignored {
-			t.Errorf("%s: logprobs %t, top %d, ignored %q", c.name, e.Logprobs, e.TopLogprobs, request.ignored)
+		if e.Logprobs != c.logprobs || e.TopLogprobs != c.top || strings.Join(request.IgnoredFields, " ") != c.ignored {
+			t.Errorf("%s: logprobs %t, top %d, ignored %q", c.name, e.Logprobs, e.TopLogprobs, request.IgnoredFields)
 		}
-		if want := fmt.Sprintf(`"top_logprobs":%d,`, c.top); !strings.Contains(string(request.echo), want) {
-			t.Errorf("%s: no %s in %s", c.name, want, request.echo)
+		if want := fmt.Sprintf(`"top_logprobs":%d,`, c.top); !strings.Contains(string(request.Echo), want) {
+			t.Errorf("%s: no %s in %s", c.name, want, request.Echo)
 		}
 	}
 }

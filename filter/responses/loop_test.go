@@ -13,6 +13,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -40,7 +42,7 @@ func newLoop(t *testing.T) *loop {
 	memory := store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 24, ResponseTTL: time.Hour, Now: rc.Now})
 	rc.Memory = memory
 	rc.Limits.Turns = 4
-	l := &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: NewChains(1 << 20)}, rc: rc}
+	l := &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: read.NewChains(1 << 20)}, rc: rc}
 	l.api.servers = l
 	return l
 }
@@ -89,7 +91,7 @@ func (l *loop) try(t *testing.T, body string, outputs ...string) (gjson.Result, 
 }
 
 // reply plays all steps of a reply, and returns its bytes.
-func (l *loop) reply(t *testing.T, r *Reply, outputs ...string) (out []byte, err *apierror.Error) {
+func (l *loop) reply(t *testing.T, r *write.Reply, outputs ...string) (out []byte, err *apierror.Error) {
 	t.Helper()
 	said := make([]apitest.Output, len(outputs))
 	for i, text := range outputs {
@@ -104,7 +106,7 @@ func (l *loop) reply(t *testing.T, r *Reply, outputs ...string) (out []byte, err
 }
 
 // do does the jobs of a step. The last one is done first.
-func (l *loop) do(r *Reply, out []byte, jobs []api.Job) []byte {
+func (l *loop) do(r *write.Reply, out []byte, jobs []api.Job) []byte {
 	results, errs := make([]any, len(jobs)), make([]error, len(jobs))
 	for i, j := range jobs {
 		results[i], errs[i] = j.Do(context.Background())
@@ -484,7 +486,7 @@ func TestApprovalsAreBounded(t *testing.T) {
 		first := l.play(t, body(docsTool, asked("1", "search"), verdict("1")), doneText)
 		for _, cold := range []bool{false, true} {
 			if cold {
-				l.api.Chains = NewChains(1 << 20)
+				l.api.Chains = read.NewChains(1 << 20)
 			}
 			if _, err := l.try(t, `{"model":"m","previous_response_id":"`+first.Get("id").Str+`","input":[`+verdict("1")+`],`+docsTool+`}`); err == nil || err.Status != 400 {
 				t.Errorf("cold %t: a call that is made can be approved again: %v", cold, err)

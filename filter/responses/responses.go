@@ -1,16 +1,23 @@
-// Package responses speaks the OpenAI Responses API. [API.Endpoints] answers its
-// requests: a POST /v1/responses becomes a [Request], a token request for an
-// engine, and a [Reply] turns the engine's chunks into server-sent events or one
-// response object.
+// Package responses speaks the OpenAI Responses API. [API] has what the operator has
+// configured, and [API.Endpoints] answers the requests. The package is the door of some
+// rooms, and has no more than the endpoints that lead into them:
 //
-// A reply is a state machine without I/O. Its steps are model calls and jobs:
-// servers list their tools, approvals are recorded, tools are called, and before
-// the last event the response is stored. Package item has the JSON of the items,
-// package event writes the events, and package stored answers what needs no model;
-// none of them knows this package.
+//	read      reads the body of a request: JSON to a prepared model call
+//	request   what reading has come to, and writing begins with
+//	write     writes the reply: the model's output to items and events
+//	toolset   the tools of a request: definitions, choice, servers, search
+//	item      the JSON of items, both ways
+//	event     the server-sent events, with their numbers
+//	stored    what needs no model: stored responses, conversations
+//
+// read and write do not know each other. A POST /v1/responses goes through read, and
+// becomes a [request.Request]. With the services that its reply uses it is a
+// [write.Request], whose reply is a state machine without I/O: its steps are model calls
+// and jobs. Servers list their tools, approvals are recorded, tools are called, and before
+// the last event the response is stored.
 //
 // Which fields are refused, mapped or ignored is said in docs/compatibility.md, a
-// table that a test compares with this package.
+// table that a test of read compares with the readers.
 package responses
 
 import (
@@ -23,11 +30,22 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
+
+// Chains remembers what the last responses of chains come to. The memory outlives an API:
+// one of another configuration gets it too.
+type Chains = read.Chains
+
+// NewChains makes a memory of at most limit bytes.
+func NewChains(limit int64) *Chains { return read.NewChains(limit) }
 
 // API is the Responses API. It is safe for concurrent use.
 type API struct {
@@ -69,18 +87,18 @@ func (a *API) toolServers() hosted.Runner {
 }
 
 // reader reads the requests.
-func (a *API) reader() *reader {
-	return &reader{
+func (a *API) reader() *read.Reader {
+	return &read.Reader{
 		Store: a.Store, Sealer: a.Sealer, Compactor: a.Compactor, Chains: a.Chains,
-		Tools: toolConfig{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
+		Tools: toolset.Config{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
 		UsagePerTurn: a.UsagePerTurn, OpenReasoningEvents: a.OpenReasoningEvents,
 		ToolTimeout: a.ToolTimeout,
 	}
 }
 
 // services is what the replies use.
-func (a *API) services() *services {
-	return &services{Store: a.Store, Approvals: a.Approvals, Servers: a.toolServers()}
+func (a *API) services() *write.Services {
+	return &write.Services{Store: a.Store, Approvals: a.Approvals, Servers: a.toolServers()}
 }
 
 // Path is where responses are made.
@@ -108,8 +126,8 @@ func (a *API) Endpoints() []api.Endpoint {
 
 // endpoints answers the requests whose body is that of a request for a response.
 type endpoints struct {
-	reader   *reader
-	services *services
+	reader   *read.Reader
+	services *write.Services
 }
 
 func (a *API) endpoints() endpoints { return endpoints{a.reader(), a.services()} }
@@ -125,8 +143,8 @@ func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	switch {
 	case repeated == nil:
 		return e.outcome(request, err)
-	case repeated.Options.stream:
-		return api.Outcome{Stream: &stored.Replay{SSE: replay(repeated.Response, repeated.Options)}}
+	case repeated.Options.Stream:
+		return api.Outcome{Stream: &stored.Replay{SSE: write.Replay(repeated.Response, repeated.Options)}}
 	}
 	return api.Outcome{Answer: stored.AppendObject(nil, repeated.Response)}
 }
@@ -138,11 +156,11 @@ func (e endpoints) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome 
 }
 
 // outcome is that of a request that has been read, or could not be.
-func (e endpoints) outcome(request *Asked, err *apierror.Error) api.Outcome {
+func (e endpoints) outcome(request *request.Request, err *apierror.Error) api.Outcome {
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
-	return api.Outcome{Request: &Request{Asked: request, services: e.services}}
+	return api.Outcome{Request: &write.Request{Request: request, Services: e.services}}
 }
 
 // countInput counts the tokens of the prompt that a request would have.
@@ -161,13 +179,13 @@ func (e endpoints) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
-	rendered, err := request.turn.AppendRendered(nil, "response.render", request.model, request.ignored)
+	rendered, err := request.Turn.AppendRendered(nil, "response.render", request.Model, request.IgnoredFields)
 	return api.Outcome{Answer: rendered, Err: err}
 }
 
 // readUnbounded reads a request whose prompt no model gets, so that it may be longer than
 // the model's context.
-func (e endpoints) readUnbounded(ctx context.Context, r *api.HTTPRequest) (*Asked, *apierror.Error) {
+func (e endpoints) readUnbounded(ctx context.Context, r *api.HTTPRequest) (*request.Request, *apierror.Error) {
 	rc := *r.Context
 	rc.Unbounded = true
 	return e.reader.Read(ctx, r.Body, &rc)
@@ -193,9 +211,9 @@ func (a *API) Stored(ctx context.Context, tenant, response, conversation string)
 }
 
 var (
-	_ api.BackgroundRequest = (*Request)(nil)
-	_ api.Locker            = (*Request)(nil)
-	_ api.BackgroundReply   = (*Reply)(nil)
+	_ api.BackgroundRequest = (*write.Request)(nil)
+	_ api.Locker            = (*write.Request)(nil)
+	_ api.BackgroundReply   = (*write.Reply)(nil)
 	_ api.Follower          = (*stored.Follower)(nil)
 	_ api.Follower          = (*stored.Replay)(nil)
 )

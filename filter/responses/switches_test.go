@@ -26,8 +26,8 @@ func TestReasoningSwitches(t *testing.T) {
 	} {
 		r := mustDecode(t, ask(","+fields))
 		prompt := apitest.Spell(t, r.Engine().Prompt)
-		if !strings.Contains(prompt, "Reasoning: "+string(want.effort)+"\n") || r.options.hideReasoning != want.hidden || !strings.Contains(string(r.echo), `"reasoning":{"effort":"`+want.echo+`"`) {
-			t.Errorf("%s: hidden %v\n%s\n%s", fields, r.options.hideReasoning, r.echo, prompt)
+		if !strings.Contains(prompt, "Reasoning: "+string(want.effort)+"\n") || r.Options.HideReasoning != want.hidden || !strings.Contains(string(r.Echo), `"reasoning":{"effort":"`+want.echo+`"`) {
+			t.Errorf("%s: hidden %v\n%s\n%s", fields, r.Options.HideReasoning, r.Echo, prompt)
 		}
 	}
 }
