@@ -32,7 +32,7 @@ func run(t testing.TB, request *Request, chunks []engine.Chunk) string {
 }
 
 // reply calls run with the output of one choice in one chunk.
-func reply(t testing.TB, request *Request, text string, finish engine.Finish) string {
+func answer(t testing.TB, request *Request, text string, finish engine.Finish) string {
 	t.Helper()
 	return run(t, request, []engine.Chunk{{Tokens: apitest.Tokens(text), Finish: finish}})
 }

@@ -2,101 +2,93 @@ package chat
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // separator separates two messages of the model in one field.
 const separator = "\n\n"
 
-// event writes an event of a choice.
-func (r *Reply) event(c *choice, e turn.Event) {
-	if r.record(e) {
-		return
-	}
-	switch e.Kind {
-	case turn.Reasoning:
-		if !r.request.options.hideReasoning {
-			r.text(c, e, deltaReasoning, &c.hasReasoning, &c.reasoning)
+// Open begins a part: a call, or more text in a field of the choice.
+func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
+	c := &e.choices[p.Choice.Index]
+	switch {
+	case p.Kind == turn.Call:
+		c.unwrap = turn.Unwrapper{}
+		if !e.request.options.stream {
+			c.calls = append(c.calls, calledTool{CalledTool: p.Call})
+			return dst
 		}
-	case turn.Call:
-		switch e.Step {
-		case turn.Start:
-			r.startCall(c, e.Call)
-		case turn.Delta:
-			r.arguments(c, e)
-		case turn.End:
-			r.endCall(c, e.Call)
-		}
-	default:
-		r.text(c, e, deltaContent, &c.hasContent, &c.content)
+		return e.openDelta(dst, p.Choice, deltaCall, p.Call)
+
+	case p.Kind == turn.Reasoning && c.hasReasoning, p.Kind != turn.Reasoning && c.hasContent:
+		return e.appendText(dst, p, []byte(separator))
 	}
+	return dst
 }
 
-// text writes text to a field of the choice; has reports whether the field has some
-// text already.
-func (r *Reply) text(c *choice, e turn.Event, kind deltaKind, has *bool, whole *[]byte) {
-	text := e.Text
-	switch e.Step {
-	case turn.Start:
-		if !*has {
-			return
+// Delta adds text to the part.
+func (e *encoder) Delta(dst []byte, p *reply.Part, text []byte) []byte {
+	switch {
+	case p.Kind != turn.Call:
+		return e.appendText(dst, p, text)
+	case e.custom(p.Call):
+		e.plain = e.choices[p.Choice.Index].unwrap.Push(e.plain[:0], text)
+		text = e.plain
+	}
+	return e.appendArguments(dst, p, text)
+}
+
+// Close adds the last text to the part, and what is left of a custom tool's text.
+func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, _ bool) []byte {
+	if len(text) > 0 {
+		dst = e.Delta(dst, p, text)
+	}
+	if p.Kind == turn.Call && e.custom(p.Call) {
+		e.plain = e.choices[p.Choice.Index].unwrap.Flush(e.plain[:0])
+		dst = e.appendArguments(dst, p, e.plain)
+	}
+	return dst
+}
+
+// appendText appends text to a field of the choice: content or reasoning.
+func (e *encoder) appendText(dst []byte, p *reply.Part, text []byte) []byte {
+	c := &e.choices[p.Choice.Index]
+	kind, has, whole := deltaContent, &c.hasContent, &c.content
+	if p.Kind == turn.Reasoning {
+		if e.request.options.hideReasoning {
+			return dst
 		}
-		text = []byte(separator)
-	case turn.End:
-		return
+		kind, has, whole = deltaReasoning, &c.hasReasoning, &c.reasoning
 	}
 	*has = true
-	if !r.request.options.stream {
+
+	if !e.request.options.stream {
 		*whole = jsontext.AppendEscaped(*whole, text)
-		c.logprobs = turn.AppendLogprobs(c.logprobs, e.Logprobs)
-		return
+		c.logprobs = append(c.logprobs, p.Logprobs...)
+		return dst
 	}
-	r.openDelta(c, kind, nil)
-	r.dst = jsontext.AppendEscaped(r.dst, text)
-	r.logprobs = turn.AppendLogprobs(r.logprobs, e.Logprobs)
+	dst = e.openDelta(dst, p.Choice, kind, nil)
+	e.logprobs = append(e.logprobs, p.Logprobs...)
+	return jsontext.AppendEscaped(dst, text)
 }
 
-// startCall writes the start of a call.
-func (r *Reply) startCall(c *choice, call *turn.CalledTool) {
-	c.unwrap = turn.Unwrapper{}
-	if !r.request.options.stream {
-		c.calls = append(c.calls, calledTool{CalledTool: call})
-		return
-	}
-	r.openDelta(c, deltaCall, call)
-}
-
-// arguments writes a piece of a call's arguments.
-func (r *Reply) arguments(c *choice, e turn.Event) {
-	text := e.Text
-	if r.custom(e.Call) {
-		r.plain = c.unwrap.Push(r.plain[:0], text)
-		text = r.plain
-	}
-	r.argumentText(c, e.Call, text)
-}
-
-// endCall writes what is left of a custom tool's text.
-func (r *Reply) endCall(c *choice, call *turn.CalledTool) {
-	if r.custom(call) {
-		r.plain = c.unwrap.Flush(r.plain[:0])
-		r.argumentText(c, call, r.plain)
-	}
-}
-
-func (r *Reply) argumentText(c *choice, call *turn.CalledTool, text []byte) {
+// appendArguments appends a piece of a call's arguments.
+func (e *encoder) appendArguments(dst []byte, p *reply.Part, text []byte) []byte {
 	switch {
 	case len(text) == 0:
-	case r.request.options.stream:
-		r.openDelta(c, deltaArguments, call)
-		r.dst = jsontext.AppendEscaped(r.dst, text)
-	default:
-		called := &c.calls[len(c.calls)-1]
-		called.arguments = jsontext.AppendEscaped(called.arguments, text)
+		return dst
+	case e.request.options.stream:
+		return jsontext.AppendEscaped(e.openDelta(dst, p.Choice, deltaArguments, p.Call), text)
 	}
+
+	calls := e.choices[p.Choice.Index].calls
+	called := &calls[len(calls)-1]
+	called.arguments = jsontext.AppendEscaped(called.arguments, text)
+	return dst
 }
 
 // custom reports whether a call is one of a custom tool.
-func (r *Reply) custom(call *turn.CalledTool) bool {
-	return call.Namespace == turn.FunctionsNamespace && r.request.options.custom[call.Name]
+func (e *encoder) custom(call *turn.CalledTool) bool {
+	return call.Namespace == turn.FunctionsNamespace && e.request.options.custom[call.Name]
 }

@@ -54,7 +54,7 @@ func TestReasoningFields(t *testing.T) {
 		rc.Model.ReasoningFields = setting
 		for _, members := range []string{``, `,"stream":true`} {
 			request := decodeWith(t, rc, ask(members))
-			got := reply(t, request, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop)
+			got := answer(t, request, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop)
 			if !strings.Contains(got, strings.TrimPrefix(want, ",")+"}") {
 				t.Errorf("%q: no %s in\n%s", setting, want, got)
 			}
@@ -67,7 +67,7 @@ func TestReasoningHidden(t *testing.T) {
 	t.Parallel()
 	for _, members := range []string{`,"reasoning_effort":"none"`, `,"include_reasoning":false`, `,"reasoning_effort":"none","include_reasoning":true`} {
 		for _, stream := range []string{``, `,"stream":true`} {
-			got := reply(t, mustDecode(t, ask(members+stream)), "<|channel|>analysis<|message|>secret<|end|>"+final("said"), engine.FinishStop)
+			got := answer(t, mustDecode(t, ask(members+stream)), "<|channel|>analysis<|message|>secret<|end|>"+final("said"), engine.FinishStop)
 			if strings.Contains(got, "secret") || !strings.Contains(got, "said") {
 				t.Errorf("%s%s: %s", members, stream, got)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -23,7 +24,7 @@ const (
 // delta is the server-sent event that is being written. The text of a chunk of the
 // engine goes into one event as long as it belongs to the same field.
 type delta struct {
-	choice *choice // nil: no event is being written
+	choice *reply.Choice // nil: no event is being written
 	kind   deltaKind
 	call   *turn.CalledTool
 	text   int // index in dst of the beginning of its text
@@ -31,256 +32,207 @@ type delta struct {
 
 // openDelta ensures that an event of this kind is being written, to which text can
 // be appended.
-func (r *Reply) openDelta(c *choice, kind deltaKind, call *turn.CalledTool) {
-	if r.open.choice == c && r.open.kind == kind && r.open.call == call {
-		return
+func (e *encoder) openDelta(dst []byte, c *reply.Choice, kind deltaKind, call *turn.CalledTool) []byte {
+	if e.open.choice == c && e.open.kind == kind && e.open.call == call {
+		return dst
 	}
-	r.closeDelta(nil)
-	r.beginEvent(c)
+
+	dst = e.beginEvent(e.closeDelta(dst, nil), c)
 	switch kind {
 	case deltaReasoning:
-		r.dst = append(r.dst, '"')
-		r.dst = append(r.dst, r.request.reasoningField()...)
-		r.dst = append(r.dst, `":"`...)
+		dst = append(dst, '"')
+		dst = append(dst, e.request.reasoningField()...)
+		dst = append(dst, `":"`...)
 	case deltaContent:
-		r.dst = append(r.dst, `"content":"`...)
-	case deltaCall:
-		if !r.request.options.legacyCalls {
-			r.dst = append(r.dst, `"tool_calls":[{"index":`...)
-			r.dst = append(strconv.AppendInt(r.dst, int64(call.Index), 10), ',')
-		}
-		r.dst = r.appendCallHead(r.dst, call)
-	case deltaArguments:
-		switch {
-		case r.request.options.legacyCalls:
-			r.dst = append(r.dst, `"function_call":{"arguments":"`...)
-		case r.custom(call):
-			r.dst = append(strconv.AppendInt(append(r.dst, `"tool_calls":[{"index":`...), int64(call.Index), 10), `,"custom":{"input":"`...)
-		default:
-			r.dst = append(strconv.AppendInt(append(r.dst, `"tool_calls":[{"index":`...), int64(call.Index), 10), `,"function":{"arguments":"`...)
-		}
+		dst = append(dst, `"content":"`...)
+	case deltaCall, deltaArguments:
+		dst = e.appendCallDelta(dst, kind, call)
 	}
-	r.open = delta{choice: c, kind: kind, call: call, text: len(r.dst)}
+	e.open = delta{choice: c, kind: kind, call: call, text: len(dst)}
+	return dst
 }
 
-// openAny ensures that an event is being written.
-func (r *Reply) openAny(c *choice) {
-	if r.open.choice == nil {
-		r.openDelta(c, deltaEmpty, nil)
+// appendCallDelta appends the member of a call's delta up to the text of its arguments.
+func (e *encoder) appendCallDelta(dst []byte, kind deltaKind, call *turn.CalledTool) []byte {
+	legacy := e.request.options.legacyCalls
+	if !legacy {
+		dst = strconv.AppendInt(append(dst, `"tool_calls":[{"index":`...), int64(call.Index), 10)
 	}
+
+	switch {
+	case legacy && kind == deltaArguments:
+		return append(dst, `"function_call":{"arguments":"`...)
+	case legacy:
+		return e.appendCallHead(dst, call)
+	case kind == deltaCall:
+		return e.appendCallHead(append(dst, ','), call)
+	case e.custom(call):
+		return append(dst, `,"custom":{"input":"`...)
+	}
+	return append(dst, `,"function":{"arguments":"`...)
 }
 
 // closeDelta ends the event being written, if there is one. tokens are those of this
 // event and of the events before it that had none.
-func (r *Reply) closeDelta(tokens []harmony.Token) {
-	if r.open.choice == nil {
-		return
+func (e *encoder) closeDelta(dst []byte, tokens []harmony.Token) []byte {
+	if e.open.choice == nil {
+		return dst
 	}
-	switch r.open.kind {
+
+	switch e.open.kind {
 	case deltaReasoning:
-		end := len(r.dst)
-		r.dst = append(r.dst, '"')
-		if r.request.bothReasoningFields() {
-			r.dst = append(r.dst, `,"reasoning_content":"`...)
-			r.dst = append(r.dst, r.dst[r.open.text:end]...)
-			r.dst = append(r.dst, '"')
+		end := len(dst)
+		dst = append(dst, '"')
+		// Clients read the one field or the other: see turn.ReasoningBoth.
+		if e.request.bothReasoningFields() {
+			dst = append(dst, `,"reasoning_content":"`...)
+			dst = append(dst, dst[e.open.text:end]...)
+			dst = append(dst, '"')
 		}
 	case deltaContent:
-		r.dst = append(r.dst, '"')
+		dst = append(dst, '"')
 	case deltaCall, deltaArguments:
-		r.dst = append(r.dst, r.callEnd()...)
+		dst = append(dst, e.callEnd()...)
 	}
-	r.dst = append(r.dst, '}')
-	if len(r.logprobs) > 0 {
-		r.dst = appendLogprobs(r.dst, r.logprobs)
-		r.logprobs = r.logprobs[:0]
-	}
-	r.dst = append(r.dst, `,"finish_reason":null`...)
-	r.endEvent(tokens)
-	r.open = delta{}
-}
+	dst = append(dst, '}')
 
-// begin writes the first event of a choice, with the role, once.
-func (r *Reply) begin(c *choice) {
-	if c.begun || !r.request.options.stream {
-		return
+	if len(e.logprobs) > 0 {
+		dst = appendLogprobs(dst, e.logprobs)
+		e.logprobs = e.logprobs[:0]
 	}
-	c.begun = true
-	r.beginEvent(c)
-	r.dst = append(r.dst, `"role":"assistant","content":null},"finish_reason":null}]`...)
-	if r.request.options.tokenIDs {
-		r.dst = append(r.dst, `,"prompt_token_ids":`...)
-		r.dst = appendTokens(r.dst, r.request.Engine().Prompt)
-	}
-	r.endChunk()
-}
-
-// writeFinish writes the finish event of a choice, its last event.
-func (r *Reply) writeFinish(c *choice, tokens []harmony.Token) {
-	c.state = closed
-	r.beginEvent(c)
-	if !c.hasContent && c.reader.Calls() == 0 {
-		r.dst = append(r.dst, `"content":""`...)
-	}
-	r.dst = append(r.dst, `},`...)
-	r.appendFinish(c)
-	r.endEvent(tokens)
+	dst = append(dst, `,"finish_reason":null`...)
+	e.open = delta{}
+	return e.endEvent(dst, tokens)
 }
 
 // appendFinish appends why the choice ended.
-func (r *Reply) appendFinish(c *choice) {
-	r.dst = append(r.dst, `"finish_reason":"`...)
-	finish := string(c.finish())
-	if r.request.options.legacyCalls && c.finish() == turn.FinishCalls {
+func (e *encoder) appendFinish(dst []byte, c *reply.Choice) []byte {
+	finish := c.Finish()
+	if e.reply.Stop().Has(reply.OutOfRoom) {
+		finish = turn.FinishLength
+	}
+	if e.request.options.legacyCalls && finish == turn.FinishCalls {
 		finish = "function_call"
 	}
-	r.dst = append(append(r.dst, finish...), '"')
-	m := c.reader.Matched()
-	switch {
+	dst = append(append(append(dst, `"finish_reason":"`...), finish...), '"')
+
+	switch m := c.Matched(); {
 	case m == nil:
+		return dst
 	case m.Text != "":
-		r.dst = jsontext.AppendString(append(r.dst, `,"matched_stop":`...), m.Text)
+		return jsontext.AppendString(append(dst, `,"matched_stop":`...), m.Text)
 	default:
-		r.dst = strconv.AppendUint(append(r.dst, `,"matched_stop":`...), uint64(m.Token), 10)
+		return strconv.AppendUint(append(dst, `,"matched_stop":`...), uint64(m.Token), 10)
 	}
 }
 
 // beginEvent begins an event up to the members of its delta.
-func (r *Reply) beginEvent(c *choice) {
-	r.beginChunk()
-	r.dst = append(r.dst, `"choices":[{"index":`...)
-	r.dst = strconv.AppendInt(r.dst, int64(c.index), 10)
-	r.dst = append(r.dst, `,"delta":{`...)
+func (e *encoder) beginEvent(dst []byte, c *reply.Choice) []byte {
+	dst = append(e.beginChunk(dst), `"choices":[{"index":`...)
+	dst = strconv.AppendInt(dst, int64(c.Index), 10)
+	return append(dst, `,"delta":{`...)
 }
 
 // endEvent ends the choice of an event and the event.
-func (r *Reply) endEvent(tokens []harmony.Token) {
-	if r.request.options.tokenIDs && len(tokens) > 0 {
-		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), tokens)
+func (e *encoder) endEvent(dst []byte, tokens []harmony.Token) []byte {
+	if e.request.options.tokenIDs && len(tokens) > 0 {
+		dst = appendTokens(append(dst, `,"token_ids":`...), tokens)
 	}
-	r.dst = append(r.dst, `}]`...)
-	r.endChunk()
+	return e.endChunk(append(dst, `}]`...))
 }
 
 // headBytes is the capacity of an event's head.
 const headBytes = 256
 
-// beginChunk begins a chat.completion.chunk.
-func (r *Reply) beginChunk() {
-	if r.head == nil {
-		r.head = r.appendHead(append(make([]byte, 0, headBytes), `data: `...), "chat.completion.chunk")
+// beginChunk begins a chat.completion.chunk. Its head is made once: it is most of what
+// the event of a token has.
+func (e *encoder) beginChunk(dst []byte) []byte {
+	if version := e.reply.Fingerprint(); e.head == nil || e.version != version {
+		e.version = version
+		e.head = e.appendHead(append(make([]byte, 0, headBytes), `data: `...), "chat.completion.chunk")
 	}
-	r.dst = append(r.dst, r.head...)
+	return append(dst, e.head...)
 }
 
-func (r *Reply) endChunk() {
+func (e *encoder) endChunk(dst []byte) []byte {
 	switch {
-	case r.request.options.continuousUsage:
-		r.dst = r.appendUsage(append(r.dst, `,"usage":`...))
-	case r.request.options.includeUsage:
-		r.dst = append(r.dst, `,"usage":null`...)
+	case e.request.options.continuousUsage:
+		dst = e.appendUsage(append(dst, `,"usage":`...))
+	case e.request.options.includeUsage:
+		dst = append(dst, `,"usage":null`...)
 	}
-	r.dst = append(r.dst, "}\n\n"...)
+	return append(dst, "}\n\n"...)
 }
 
-// writeStreamEnd writes the finish events that were held back, and the events after
-// the choices of a stream.
-func (r *Reply) writeStreamEnd() {
-	for i := range r.choices {
-		if c := &r.choices[i]; c.state != closed {
-			r.writeFinish(c, c.tokens)
-		}
-	}
-	if r.request.options.includeUsage || r.request.options.continuousUsage {
-		r.beginChunk()
-		r.dst = r.appendUsage(append(r.dst, `"choices":[],"usage":`...))
-		r.dst = append(r.dst, "}\n\n"...)
-	}
-	r.dst = append(r.dst, "data: [DONE]\n\n"...)
-}
+// appendChoice appends a choice of the whole object.
+func (e *encoder) appendChoice(dst []byte, c *reply.Choice) []byte {
+	choice := &e.choices[c.Index]
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(c.Index), 10)
 
-// writeObject writes the chat.completion object of a request without stream.
-func (r *Reply) writeObject() {
-	r.dst = r.appendHead(r.dst, "chat.completion")
-	r.dst = append(r.dst, `"choices":[`...)
-	for i := range r.choices {
-		if i > 0 {
-			r.dst = append(r.dst, ',')
-		}
-		r.writeChoice(&r.choices[i])
-	}
-	r.dst = append(r.dst, `],"usage":`...)
-	r.dst = r.appendUsage(r.dst)
-	if r.request.options.tokenIDs {
-		r.dst = appendTokens(append(r.dst, `,"prompt_token_ids":`...), r.request.Engine().Prompt)
-	}
-	r.dst = append(r.dst, '}')
-}
-
-func (r *Reply) writeChoice(c *choice) {
-	r.dst = strconv.AppendInt(append(r.dst, `{"index":`...), int64(c.index), 10)
-	r.dst = append(r.dst, `,"message":{"role":"assistant","content":`...)
-	if c.hasContent || len(c.calls) == 0 {
-		r.dst = append(append(append(r.dst, '"'), c.content...), '"')
+	dst = append(dst, `,"message":{"role":"assistant","content":`...)
+	if choice.hasContent || len(choice.calls) == 0 {
+		dst = append(append(append(dst, '"'), choice.content...), '"')
 	} else {
-		r.dst = append(r.dst, `null`...)
+		dst = append(dst, `null`...)
 	}
-	r.dst = append(r.dst, `,"refusal":null`...)
-	if c.hasReasoning {
-		r.writeReasoning(c, r.request.reasoningField())
-		if r.request.bothReasoningFields() {
-			r.writeReasoning(c, turn.ReasoningContent)
+	dst = append(dst, `,"refusal":null`...)
+	if choice.hasReasoning {
+		dst = appendReasoning(dst, e.request.reasoningField(), choice.reasoning)
+		if e.request.bothReasoningFields() {
+			dst = appendReasoning(dst, turn.ReasoningContent, choice.reasoning)
 		}
 	}
-	r.writeCalls(c)
-	r.dst = append(r.dst, '}')
-	if r.request.options.logprobs {
-		r.dst = appendLogprobs(r.dst, c.logprobs)
+	dst = append(e.appendCalls(dst, choice.calls), '}')
+
+	if e.request.options.logprobs {
+		dst = appendLogprobs(dst, choice.logprobs)
 	} else {
-		r.dst = append(r.dst, `,"logprobs":null`...)
+		dst = append(dst, `,"logprobs":null`...)
 	}
-	r.dst = append(r.dst, ',')
-	r.appendFinish(c)
-	if r.request.options.tokenIDs {
-		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), c.tokens)
+	dst = e.appendFinish(append(dst, ','), c)
+	if e.request.options.tokenIDs {
+		dst = appendTokens(append(dst, `,"token_ids":`...), choice.tokens)
 	}
-	r.dst = append(r.dst, '}')
+	return append(dst, '}')
 }
 
-func (r *Reply) writeReasoning(c *choice, field string) {
-	r.dst = append(append(append(r.dst, `,"`...), field...), `":"`...)
-	r.dst = append(append(r.dst, c.reasoning...), '"')
+func appendReasoning(dst []byte, field string, text []byte) []byte {
+	dst = append(append(append(dst, `,"`...), field...), `":"`...)
+	return append(append(dst, text...), '"')
 }
 
-func (r *Reply) writeCalls(c *choice) {
-	if len(c.calls) == 0 {
-		return
+// appendCalls appends the member with the calls of a whole object, if there are any.
+func (e *encoder) appendCalls(dst []byte, calls []calledTool) []byte {
+	if len(calls) == 0 {
+		return dst
 	}
-	if r.request.options.legacyCalls {
-		r.dst = r.appendCallHead(append(r.dst, ','), c.calls[0].CalledTool)
-		r.dst = append(append(r.dst, c.calls[0].arguments...), r.callEnd()...)
-		return
+
+	// The older member has room for one call; a request with it allows no more.
+	if e.request.options.legacyCalls {
+		dst = e.appendCallHead(append(dst, ','), calls[0].CalledTool)
+		return append(append(dst, calls[0].arguments...), e.callEnd()...)
 	}
-	r.dst = append(r.dst, `,"tool_calls":[`...)
-	for i, call := range c.calls {
+
+	dst = append(dst, `,"tool_calls":[`...)
+	for i, call := range calls {
 		if i > 0 {
-			r.dst = append(r.dst, ',')
+			dst = append(dst, ',')
 		}
-		r.dst = r.appendCallHead(append(r.dst, '{'), call.CalledTool)
-		r.dst = append(append(r.dst, call.arguments...), `"}}`...)
+		dst = e.appendCallHead(append(dst, '{'), call.CalledTool)
+		dst = append(append(dst, call.arguments...), `"}}`...)
 	}
-	r.dst = append(r.dst, ']')
+	return append(dst, ']')
 }
 
 // appendCallHead appends the members of a call up to the text of its arguments.
-func (r *Reply) appendCallHead(dst []byte, call *turn.CalledTool) []byte {
-	if r.request.options.legacyCalls {
+func (e *encoder) appendCallHead(dst []byte, call *turn.CalledTool) []byte {
+	if e.request.options.legacyCalls {
 		dst = jsontext.AppendString(append(dst, `"function_call":{"name":`...), call.Name)
 		return append(dst, `,"arguments":"`...)
 	}
 
 	dst = jsontext.AppendString(append(dst, `"id":`...), call.ID)
-	if r.custom(call) {
+	if e.custom(call) {
 		dst = jsontext.AppendString(append(dst, `,"type":"custom","custom":{"name":`...), call.Name)
 		return append(dst, `,"input":"`...)
 	}
@@ -289,59 +241,47 @@ func (r *Reply) appendCallHead(dst []byte, call *turn.CalledTool) []byte {
 }
 
 // callEnd is what follows the arguments of the only call of an event, or of a legacy call.
-func (r *Reply) callEnd() string {
-	if r.request.options.legacyCalls {
+func (e *encoder) callEnd() string {
+	if e.request.options.legacyCalls {
 		return `"}`
 	}
 	return `"}}]`
 }
 
 // appendHead appends the members with which all objects begin.
-func (r *Reply) appendHead(dst []byte, object string) []byte {
-	dst = jsontext.AppendString(append(dst, `{"id":`...), r.request.id)
+func (e *encoder) appendHead(dst []byte, object string) []byte {
+	dst = jsontext.AppendString(append(dst, `{"id":`...), e.request.id)
 	dst = append(append(append(dst, `,"object":"`...), object...), `","created":`...)
-	dst = strconv.AppendInt(dst, r.created, 10)
-	dst = jsontext.AppendString(append(dst, `,"model":`...), r.request.model)
-	if r.version == "" {
-		return append(dst, `,"system_fingerprint":null,`...) // some clients refuse a reply without it
+	dst = strconv.AppendInt(dst, e.created, 10)
+	dst = jsontext.AppendString(append(dst, `,"model":`...), e.request.model)
+
+	dst = append(dst, `,"system_fingerprint":`...)
+	if version := e.reply.Fingerprint(); version != "" {
+		dst = jsontext.AppendString(dst, version)
+	} else {
+		dst = append(dst, "null"...) // some clients refuse a reply without the member
 	}
-	dst = jsontext.AppendString(append(dst, `,"system_fingerprint":`...), r.version)
 	return append(dst, ',')
-}
-
-// promptTokens returns the number of tokens of the prompts so far.
-func (r *Reply) promptTokens() int {
-	return r.turns.earlierPrompts + r.turns.current.PromptTokens()
-}
-
-// cachedTokens returns how many of the prompts' tokens the engine had in its cache;
-// engine.Unknown if it does not report that of the current turn.
-func (r *Reply) cachedTokens() int {
-	if r.cached == engine.Unknown {
-		return engine.Unknown
-	}
-	return r.turns.earlierCached + r.cached
 }
 
 // appendUsage appends the token counts so far. The filter counts the tokens itself.
 // Only the engine knows how many tokens of the prompt were cached; the member is
 // absent if it does not report them.
-func (r *Reply) appendUsage(dst []byte) []byte {
-	prompt, counts := r.promptTokens(), r.turns.earlier.Counts
-	for i := range r.choices {
-		c := r.choices[i].reader.Counts()
-		counts.Output += c.Output
-		counts.Reasoning += c.Reasoning
+func (e *encoder) appendUsage(dst []byte) []byte {
+	total := e.reply.Total()
+	dst = appendMember(dst, `{"prompt_tokens":`, total.Prompt)
+	dst = appendMember(dst, `,"completion_tokens":`, total.Output)
+	dst = appendMember(dst, `,"total_tokens":`, total.Prompt+total.Output)
+	if total.Cached != engine.Unknown {
+		dst = append(appendMember(dst, `,"prompt_tokens_details":{"cached_tokens":`, total.Cached), '}')
 	}
-	dst = strconv.AppendInt(append(dst, `{"prompt_tokens":`...), int64(prompt), 10)
-	dst = strconv.AppendInt(append(dst, `,"completion_tokens":`...), int64(counts.Output), 10)
-	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), int64(prompt+counts.Output), 10)
-	if cached := r.cachedTokens(); cached != engine.Unknown {
-		dst = strconv.AppendInt(append(dst, `,"prompt_tokens_details":{"cached_tokens":`...), int64(cached), 10)
-		dst = append(dst, '}')
-	}
-	dst = strconv.AppendInt(append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...), int64(counts.Reasoning), 10)
+	dst = appendMember(dst, `,"completion_tokens_details":{"reasoning_tokens":`, total.Reasoning)
 	return append(dst, `}}`...)
+}
+
+// appendMember appends the beginning of a member, and its number.
+func appendMember(dst []byte, begin string, n int) []byte {
+	return strconv.AppendInt(append(dst, begin...), int64(n), 10)
 }
 
 func appendTokens(dst []byte, tokens []harmony.Token) []byte {

@@ -193,7 +193,7 @@ func TestConstraint(t *testing.T) {
 		if got := strings.Contains(apitest.Spell(t, request.Engine().Prompt), "get_weather"); got == c.none {
 			t.Errorf("%s: the tool is offered: %v", c.name, got)
 		}
-		two := reply(t, request, ` to=functions.get_weather<|channel|>commentary json<|message|>{"city":"a"}<|call|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city":"b"}<|call|>`, "stop")
+		two := answer(t, request, ` to=functions.get_weather<|channel|>commentary json<|message|>{"city":"a"}<|call|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city":"b"}<|call|>`, "stop")
 		if got := strings.Count(two, "tool_use\",\"id"); got != map[bool]int{false: 2, true: 1}[c.one] && !c.none || c.none && got > 0 {
 			t.Errorf("%s: %d calls:\n%s", c.name, got, two)
 		}

@@ -46,13 +46,13 @@ var missReasons = map[diagnosis.Cause]string{
 // appendDiagnostics appends the member diagnostics of a message, if the request has one:
 // null if the prompt continues that of the message that the request names, or the
 // request names none.
-func (r *Reply) appendDiagnostics(dst []byte) []byte {
-	if !r.request.options.diagnostics {
+func (e *encoder) appendDiagnostics(dst []byte) []byte {
+	if !e.request.options.diagnostics {
 		return dst
 	}
 	dst = append(dst, `,"diagnostics":`...)
-	d := r.turns.current.Diagnosis()
-	if d == nil || r.request.compared == "" {
+	d := e.reply.Turn().Diagnosis()
+	if d == nil || e.request.compared == "" {
 		return append(dst, "null"...)
 	}
 	f := d.Reply

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -56,8 +57,8 @@ func TestReadDiagnostics(t *testing.T) {
 			if got := strings.Join(request.Ignored(), ","); got != c.ignored {
 				t.Errorf("ignored: %s", got)
 			}
-			reply := request.NewReply(0).(*Reply)
-			object := gjson.ParseBytes(append(reply.appendDiagnostics([]byte(`{"a":1`)), '}'))
+			e := &encoder{request: request, reply: request.NewReply(0).(*reply.Machine)}
+			object := gjson.ParseBytes(append(e.appendDiagnostics([]byte(`{"a":1`)), '}'))
 			if got := object.Get("diagnostics").Raw; got != c.diagnostics {
 				t.Errorf("%s, want %s", got, c.diagnostics)
 			}

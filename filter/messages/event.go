@@ -5,197 +5,196 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // block is the content block that is being written.
 type block struct {
-	kind  turn.Kind // 0: none is open
-	count int       // of blocks so far
-	delta bool      // a stream's content_block_delta is open: text can be appended to it
-	text  []byte    // of reasoning, to be sealed; of a call, the arguments that can be passed on
-	input input     // of a call
-
-	server *hosted.Server // of a call that the filter makes
+	// text is the text of reasoning, to be sealed, or the arguments of a call that have
+	// been read and are not written yet.
+	text  []byte
+	input input          // of a call
+	hosts *hosted.Server // of a call that the filter makes; nil: the client makes it
 }
 
-// event writes an event of the reply. Each part of the reply is a content block.
-func (r *Reply) event(e turn.Event) {
-	if r.record(e) || e.Kind == turn.Reasoning && r.request.options.thinking == hidden {
-		return
+// Open begins the content block of a part.
+func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
+	if e.hides(p) {
+		return dst
 	}
-	if s := r.request.hostedOf(e); s != nil {
-		r.runs.event(s, e)
-		return
-	}
-	switch e.Step {
-	case turn.Start:
-		r.startBlock(e)
-	case turn.Delta:
-		r.addText(e)
-	case turn.End:
-		if e.Kind == turn.Call {
-			r.endInput(e.Cut)
-		}
-		r.endBlock()
-	}
-}
 
-func (r *Reply) startBlock(e turn.Event) {
-	r.closeDelta()
-	b := &r.blocks
-	b.kind, b.text = e.Kind, b.text[:0]
+	b := &e.block
+	b.text, b.hosts = b.text[:0], nil
 	b.input.reset()
-	if r.request.options.stream {
-		r.dst = append(r.dst, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":"...)
-		r.dst = strconv.AppendInt(r.dst, int64(b.count), 10)
-		r.dst = append(r.dst, `,"content_block":`...)
-		r.dst = appendBlockHead(r.dst, b.server, e)
-		switch e.Kind {
-		case turn.Reasoning:
-			r.dst = append(r.dst, `"","signature":""}`...)
-		case turn.Call:
-			r.dst = append(r.dst, `{}}`...)
-		default:
-			r.dst = append(r.dst, `""}`...)
-		}
-		r.dst = append(r.dst, "}\n\n"...)
-	} else {
-		r.whole = appendBlockHead(r.whole, b.server, e)
-		if e.Kind != turn.Call {
-			r.whole = append(r.whole, '"')
-		}
+	call := p.Call
+	if p.Maker == reply.ByFilter {
+		b.hosts = e.request.hosted[hosted.SpaceOf(call)]
+		call = b.hosts.Named(call)
 	}
-	b.count++
+
+	e.blocks++
+	if !e.request.options.stream {
+		e.whole = appendBlockHead(e.whole, p.Kind, b.hosts, call)
+		if p.Kind != turn.Call {
+			e.whole = append(e.whole, '"')
+		}
+		return dst
+	}
+	dst = append(e.beginBlockEvent(dst, "content_block_start"), `,"content_block":`...)
+	dst = appendBlockHead(dst, p.Kind, b.hosts, call)
+	return endEvent(append(dst, emptyBlock(p.Kind)...))
+}
+
+// hides reports whether the client does not see a part.
+func (e *encoder) hides(p *reply.Part) bool {
+	return p.Kind == turn.Reasoning && e.request.options.thinking == hidden
 }
 
 // appendBlockHead appends a content block up to the value of its last member: its
 // text or input. The text of reasoning is not the last one in an object.
-func appendBlockHead(dst []byte, s *hosted.Server, e turn.Event) []byte {
-	switch e.Kind {
+func appendBlockHead(dst []byte, kind turn.Kind, s *hosted.Server, call *turn.CalledTool) []byte {
+	switch kind {
 	case turn.Reasoning:
 		return append(dst, `{"type":"thinking","thinking":`...)
 	case turn.Call:
-		return appendCallHead(dst, s, e.Call)
+		return appendCallHead(dst, s, call)
 	}
 	return append(dst, `{"type":"text","text":`...)
 }
 
-// writeBlock writes a content block that is complete.
-func (r *Reply) writeBlock(object []byte) {
-	if r.request.options.stream {
-		r.dst = append(r.dst, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":"...)
-		r.dst = strconv.AppendInt(r.dst, int64(r.blocks.count), 10)
-		r.dst = append(append(r.dst, `,"content_block":`...), object...)
-		r.dst = append(r.dst, "}\n\nevent: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":"...)
-		r.dst = strconv.AppendInt(r.dst, int64(r.blocks.count), 10)
-		r.dst = append(r.dst, "}\n\n"...)
-	} else {
-		r.whole = append(append(r.whole, object...), ',')
+// emptyBlock is the rest of a content block without text or input.
+func emptyBlock(kind turn.Kind) string {
+	switch kind {
+	case turn.Reasoning:
+		return `"","signature":""}`
+	case turn.Call:
+		return `{}}`
 	}
-	r.blocks.count++
+	return `""}`
 }
 
-// addText adds a piece of text to the block.
-func (r *Reply) addText(e turn.Event) {
-	b, text := &r.blocks, e.Text
-	switch b.kind {
-	case turn.Call:
-		r.addInput(b.input.add(b.text, e.Text))
-		return
-	case turn.Reasoning:
+// beginBlockEvent begins an event of the content block.
+func (e *encoder) beginBlockEvent(dst []byte, name string) []byte {
+	dst = append(beginEvent(dst, name), `,"index":`...)
+	return strconv.AppendInt(dst, int64(e.blocks-1), 10)
+}
+
+// Delta adds a piece of text to the block.
+func (e *encoder) Delta(dst []byte, p *reply.Part, text []byte) []byte {
+	b := &e.block
+	switch {
+	case e.hides(p):
+	case p.Kind == turn.Call && e.isHostedCode(p): // is written whole
+	case p.Kind == turn.Call:
+		b.text = b.input.add(b.text, text)
+		dst = e.flushInput(dst)
+	case p.Kind == turn.Reasoning:
 		b.text = append(b.text, text...)
-		if r.request.options.thinking == omitted {
-			return
+		if e.request.options.thinking != omitted {
+			dst = e.appendText(dst, p.Kind, text)
 		}
-	}
-	if r.request.options.stream {
-		r.openDelta()
-		r.dst = jsontext.AppendEscaped(r.dst, text)
-	} else {
-		r.whole = jsontext.AppendEscaped(r.whole, text)
-	}
-}
-
-// addInput writes arguments of a call: a stream at once, an object at the end of the
-// call.
-func (r *Reply) addInput(text []byte) {
-	b := &r.blocks
-	if r.request.options.stream && len(text) > 0 {
-		r.openDelta()
-		r.dst = jsontext.AppendEscaped(r.dst, text)
-		text = text[:0]
-	}
-	b.text = text
-}
-
-// endInput ends the arguments of a call. Those that are cut stay as they are.
-func (r *Reply) endInput(cut bool) {
-	in := &r.blocks.input
-	if !cut || in.state == inputDone {
-		r.addInput(in.end(r.blocks.text))
-	}
-}
-
-// openDelta ensures that a delta of the block is open: the text of a chunk of the
-// engine goes into one event as long as it belongs to the same block.
-func (r *Reply) openDelta() {
-	b := &r.blocks
-	if b.delta {
-		return
-	}
-	b.delta = true
-	r.beginDelta()
-	switch b.kind {
-	case turn.Reasoning:
-		r.dst = append(r.dst, `{"type":"thinking_delta","thinking":"`...)
-	case turn.Call:
-		r.dst = append(r.dst, `{"type":"input_json_delta","partial_json":"`...)
 	default:
-		r.dst = append(r.dst, `{"type":"text_delta","text":"`...)
+		dst = e.appendText(dst, p.Kind, text)
 	}
+	return dst
 }
 
-func (r *Reply) beginDelta() {
-	r.dst = append(r.dst, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":"...)
-	r.dst = strconv.AppendInt(r.dst, int64(r.blocks.count-1), 10)
-	r.dst = append(r.dst, `,"delta":`...)
+// isHostedCode reports whether a part is code that the filter runs.
+func (e *encoder) isHostedCode(p *reply.Part) bool {
+	return p.Maker == reply.ByFilter && p.Call.IsCode()
 }
 
-// closeDelta ends the delta that is open, if one is.
-func (r *Reply) closeDelta() {
-	if r.blocks.delta {
-		r.blocks.delta = false
-		r.dst = append(r.dst, "\"}}\n\n"...)
+// flushInput writes the arguments that have been read: into a stream at once, into an
+// object at the end of the call.
+func (e *encoder) flushInput(dst []byte) []byte {
+	b := &e.block
+	if !e.request.options.stream || len(b.text) == 0 {
+		return dst
 	}
+
+	dst = e.appendText(dst, turn.Call, b.text)
+	b.text = b.text[:0]
+	return dst
 }
 
-// endBlock ends the block.
-func (r *Reply) endBlock() {
-	b := &r.blocks
-	if r.request.options.stream {
-		r.closeDelta()
-		if b.kind == turn.Reasoning {
-			r.beginDelta()
-			r.dst = jsontext.AppendString(append(r.dst, `{"type":"signature_delta","signature":`...), r.seal(seal.Reasoning, b.text))
-			r.dst = append(r.dst, "}}\n\n"...)
-		}
-		r.dst = append(r.dst, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":"...)
-		r.dst = strconv.AppendInt(r.dst, int64(b.count-1), 10)
-		r.dst = append(r.dst, "}\n\n"...)
+// appendText appends a piece of the block's text.
+func (e *encoder) appendText(dst []byte, kind turn.Kind, text []byte) []byte {
+	switch {
+	case len(text) == 0:
+		return dst
+	case !e.request.options.stream:
+		e.whole = jsontext.AppendEscaped(e.whole, text)
+		return dst
+	}
+
+	dst = e.beginBlockEvent(dst, "content_block_delta")
+	switch kind {
+	case turn.Reasoning:
+		dst = append(dst, `,"delta":{"type":"thinking_delta","thinking":"`...)
+	case turn.Call:
+		dst = append(dst, `,"delta":{"type":"input_json_delta","partial_json":"`...)
+	default:
+		dst = append(dst, `,"delta":{"type":"text_delta","text":"`...)
+	}
+	dst = jsontext.AppendEscaped(dst, text)
+	return append(dst, "\"}}\n\n"...)
+}
+
+// Close adds the last text to the block, and ends it.
+func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, cut bool) []byte {
+	if e.hides(p) {
+		return dst
+	}
+
+	if p.Kind == turn.Call {
+		dst = e.closeInput(dst, p, text, cut)
 	} else {
-		switch b.kind {
-		case turn.Reasoning:
-			r.whole = jsontext.AppendString(append(r.whole, `","signature":`...), r.seal(seal.Reasoning, b.text))
-		case turn.Call:
-			r.whole = appendInput(r.whole, b.text)
-		default:
-			r.whole = append(r.whole, '"')
-		}
-		r.whole = append(r.whole, "},"...)
+		dst = e.Delta(dst, p, text)
 	}
-	b.kind = 0
+
+	if !e.request.options.stream {
+		e.whole = e.appendBlockEnd(e.whole, p.Kind)
+		return dst
+	}
+	if p.Kind == turn.Reasoning {
+		dst = append(e.beginBlockEvent(dst, "content_block_delta"), `,"delta":{"type":"signature_delta","signature":`...)
+		dst = endEvent(append(jsontext.AppendString(dst, e.seal(seal.Reasoning, e.block.text)), '}'))
+	}
+	return endEvent(e.beginBlockEvent(dst, "content_block_stop"))
+}
+
+// closeInput writes the last arguments of a call.
+func (e *encoder) closeInput(dst []byte, p *reply.Part, text []byte, cut bool) []byte {
+	b := &e.block
+	switch {
+	case e.isHostedCode(p) && cut:
+		return dst
+	case e.isHostedCode(p):
+		b.text = append(b.text, hosted.CodeArguments(string(p.Whole))...)
+		return e.flushInput(dst)
+	}
+
+	// What was cut stays as it is: the call is not made.
+	b.text = b.input.add(b.text, text)
+	if !cut || b.input.state == inputDone {
+		b.text = b.input.end(b.text)
+	}
+	return e.flushInput(dst)
+}
+
+// appendBlockEnd ends a block of a whole object.
+func (e *encoder) appendBlockEnd(dst []byte, kind turn.Kind) []byte {
+	switch kind {
+	case turn.Reasoning:
+		dst = jsontext.AppendString(append(dst, `","signature":`...), e.seal(seal.Reasoning, e.block.text))
+	case turn.Call:
+		dst = appendInput(dst, e.block.text)
+	default:
+		dst = append(dst, '"')
+	}
+	return append(dst, "},"...)
 }
 
 // appendInput appends the input of a call: an object, which is empty if the call was
@@ -205,4 +204,17 @@ func appendInput(dst, arguments []byte) []byte {
 		return jsontext.AppendCompact(dst, text)
 	}
 	return append(dst, "{}"...)
+}
+
+// appendBlock appends a content block that is complete.
+func (e *encoder) appendBlock(dst, object []byte) []byte {
+	e.blocks++
+	if !e.request.options.stream {
+		e.whole = append(append(e.whole, object...), ',')
+		return dst
+	}
+
+	dst = append(e.beginBlockEvent(dst, "content_block_start"), `,"content_block":`...)
+	dst = endEvent(append(dst, object...))
+	return endEvent(e.beginBlockEvent(dst, "content_block_stop"))
 }

@@ -56,8 +56,8 @@ func prompt(t testing.TB, body string) string {
 	return apitest.Spell(t, mustDecode(t, body).Engine().Prompt)
 }
 
-// reply returns the reply to a request from an output in one chunk.
-func reply(t testing.TB, request *Request, text string, finish engine.Finish) string {
+// answer returns the reply to a request from an output in one chunk.
+func answer(t testing.TB, request *Request, text string, finish engine.Finish) string {
 	t.Helper()
 	return apitest.Play(t, request, api.Loop, []engine.Chunk{{Tokens: apitest.Tokens(text), Finish: finish}})
 }

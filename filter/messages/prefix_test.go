@@ -36,7 +36,7 @@ func TestPrefix(t *testing.T) {
 			output := some(``, thought) + some(``, "<|channel|>commentary<|message|>One moment.<|end|><|start|>assistant") + some(``, thought) + called
 			var blocks []string
 			id := ""
-			for _, block := range gjson.Get(reply(t, request, output, engine.FinishStop), "content").Array() {
+			for _, block := range gjson.Get(answer(t, request, output, engine.FinishStop), "content").Array() {
 				if sendsThinking || block.Get("type").Str != "thinking" {
 					blocks = append(blocks, block.Raw)
 				}

@@ -1,253 +1,191 @@
 package messages
 
 import (
-	"errors"
-	"maps"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// Reply turns the engine's chunks into the reply to one request. Streams and
-// whole objects are made of the same events: a stream writes each event at once,
-// the object is written at the end, from what the events add up to.
-//
-// It is an [api.Reply], and not safe for concurrent use. It is large because each step of a
-// reply, each kind of event and each question of a run is a method.
-type Reply struct {
+// encoder writes the reply to one request. Streams and whole objects are made of the
+// same parts, each of which is a content block: a stream has its events at once, the
+// object is written at the end. It is a [reply.Encoder] and [reply.Tools].
+type encoder struct {
 	request *Request
-	mode    api.Mode
-	phase   phase
-	failure *apierror.Error // that the reply ends with; nil: none
-	fault   error           // for the log
-	reader  *turn.Reader    // of the current turn; nil until there is one
-	turns   turns
-	runs    runs
-	jobs    []stepJob // of the current step
-	cached  int       // tokens of the current turn's prompt; engine.Unknown until the engine reports them
-	begun   bool      // a stream's message_start has been written
+	reply   *reply.Machine
 
-	blocks block  // the content block being written, and how many there are
+	block  block
+	blocks int    // so far
 	whole  []byte // of a whole object: its content blocks, each followed by a comma
-	dst    []byte // while a method runs
+
+	searches int // that the filter has made
 }
-
-// phase is the step that a reply is in.
-type phase uint8
-
-const (
-	preparing phase = iota // the first model call has not begun
-	calling                // a model call is being made
-	running                // tools are being run
-	keeping                // jobs write to the store what later requests need
-	ended                  // the reply is complete
-)
 
 // NewReply begins the reply to the request. In [api.SingleCall] mode the model
 // call is being made already, and the first step follows it.
-func (r *Request) NewReply(m api.Mode) api.Reply {
-	reply := &Reply{request: r, mode: m, cached: engine.Unknown, turns: turns{count: 1}}
-	if m == api.SingleCall {
-		reply.phase = calling
+func (r *Request) NewReply(mode api.Mode) api.Reply {
+	e := &encoder{request: r}
+	o := reply.Options{
+		Encoder: e, Stream: r.options.stream, Mode: mode,
+		Turn: r.turn, Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
 	}
-	reply.runs.reply = reply
-	if r.turn != nil {
-		reply.beginTurn(r.turn)
+	// A message of the assistant that is continued has no next turn: its prompt ends
+	// within a message.
+	if r.continues {
+		o.Turns = 1
 	}
-	return reply
+	if r.corrects || len(r.hosted) > 0 {
+		o.Tools, o.Run = e, e.run
+	}
+	if r.preflight != nil {
+		o.First = func(dst []byte) ([]byte, reply.Step, *apierror.Error) { return dst, r.preflight.list(e), nil }
+	}
+
+	e.reply = reply.New(o)
+	return e.reply
 }
 
-// Step begins the next step: lists of tools, the first model call, tools and the model
-// calls that follow them, and then the jobs that write to the store what later
-// requests need. An error fails the reply.
-func (r *Reply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
-	if r.phase >= keeping {
-		return dst, api.Step{}, nil
-	}
-	if r.failure == nil {
-		r.dst = dst
-		step, err := r.nextStep()
-		dst, r.dst = r.dst, nil
-		if err != nil || step.Call != nil || len(step.Jobs) > 0 {
-			return dst, step, err
-		}
-	}
-	r.phase = keeping
-	return dst, r.runJobs(r.keepJobs()), nil
+// Begin writes the first events of a stream.
+func (e *encoder) Begin(dst []byte, _ *reply.Choice) []byte {
+	dst = append(beginEvent(dst, "message_start"), `,"message":`...)
+	dst = append(e.appendHead(dst), `],"stop_reason":null,"stop_sequence":null,"usage":`...)
+	dst = append(e.appendDiagnostics(e.appendUsage(dst)), '}')
+	return append(endEvent(dst), ping...)
 }
 
-// nextStep begins the next step of a reply that has not failed; an empty one if its
-// output is complete.
-func (r *Reply) nextStep() (api.Step, *apierror.Error) {
-	switch {
-	case r.phase == preparing && r.request.preflight != nil:
-		return r.request.preflight.step(r)
-	case r.phase == preparing:
-		r.phase = calling
-		return api.Step{Call: r.request.Engine()}, nil
-	case r.phase == calling:
-		r.begin()
-		err := r.reader.Close()
-		r.closeDelta()
-		if err != nil {
-			return api.Step{}, err
-		}
-		if jobs := r.runs.begin(); len(jobs) > 0 {
-			r.phase = running
-			return r.runJobs(append(r.keepJobs(), jobs...)), nil
-		}
-	}
-	next, err := r.nextTurn()
-	if next != nil {
-		r.phase = calling
-	}
-	return api.Step{Call: next}, err
+// Error ends a stream that has failed.
+func (e *encoder) Error(dst []byte, err *apierror.Error) []byte {
+	_, object := err.Anthropic(e.request.rc.RequestID)
+	dst = append(append(dst, "event: error\ndata: "...), object...)
+	return append(dst, "\n\n"...)
 }
 
-// stepJob is a job of a step, with the function that takes what came of it.
-type stepJob struct {
-	job  api.Job
-	done func(result any, err error)
+// End writes the last events of a stream.
+func (e *encoder) End(dst []byte) []byte {
+	dst = e.ensureBlock(dst)
+	dst = append(beginEvent(dst, "message_delta"), `,"delta":{`...)
+	dst = append(e.appendContainer(e.appendStop(dst)), `},"usage":`...)
+	dst = endEvent(e.appendUsage(dst))
+
+	return endEvent(beginEvent(dst, "message_stop"))
 }
 
-// runJobs is the step of some jobs.
-func (r *Reply) runJobs(jobs []stepJob) api.Step {
-	r.jobs = jobs
-	step := api.Step{Jobs: make([]api.Job, len(jobs))}
-	for i := range jobs {
-		step.Jobs[i] = jobs[i].job
-	}
-	return step
+// Object writes the message of a request without stream.
+func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
+	dst = e.ensureBlock(dst)
+	dst = append(e.appendHead(dst), e.whole[:len(e.whole)-1]...)
+	dst = e.appendStop(append(dst, `],`...))
+	dst = append(e.appendContainer(dst), `,"usage":`...)
+
+	return append(e.appendDiagnostics(e.appendUsage(dst)), '}'), nil
 }
 
-// keepJobs returns the job that keeps what later requests need of a turn that has ended
-// in tool calls. An error is a fault: the client gets its reply all the same.
-func (r *Reply) keepJobs() []stepJob {
-	if r.reader == nil {
-		return nil
-	}
-	if k := r.reader.Kept(); k != nil {
-		return []stepJob{{k, func(_ any, err error) { r.fault = errors.Join(r.fault, err) }}}
-	}
-	return nil
-}
-
-// JobDone takes the result of a job.
-func (r *Reply) JobDone(dst []byte, i int, result any, err error) []byte {
-	if i >= len(r.jobs) || r.phase == ended {
+// ensureBlock writes an empty text if the message has no content block: clients read
+// the first one.
+func (e *encoder) ensureBlock(dst []byte) []byte {
+	if e.blocks > 0 {
 		return dst
 	}
-	r.dst = dst
-	r.jobs[i].done(result, err)
-	dst, r.dst = r.dst, nil
-	return dst
+
+	empty := &reply.Part{Kind: turn.Answer}
+	return e.Close(e.Open(dst, empty), empty, nil, false)
 }
 
-// Fault returns what went wrong without an error for the client, such as that
-// reasoning could not be kept; nil if nothing did.
-func (r *Reply) Fault() error { return errors.Join(r.turnFault(), r.fault) }
+// ping is an event without a meaning.
+const ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
-// turnFault returns the fault of the first turn.
-func (r *Reply) turnFault() error {
-	if r.request.turn == nil {
-		return nil
-	}
-	return r.request.turn.Fault()
+// beginEvent begins an event: its name, and the object that names it again.
+func beginEvent(dst []byte, name string) []byte {
+	dst = append(append(dst, "event: "...), name...)
+	dst = append(append(dst, "\ndata: {\"type\":\""...), name...)
+	return append(dst, '"')
 }
 
-// Push takes a chunk of the engine and appends to dst what the client gets of
-// it: whole server-sent events, or nothing if the client wants one object. An
-// error fails the reply.
-func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) {
-	if r.phase != calling || r.failure != nil {
-		return dst, nil
-	}
-	if err := chunk.Refusal(1); err != nil {
-		return dst, err
-	}
-	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
-		r.cached = chunk.Usage.CachedTokens
-		r.reader.Cached(chunk.Usage)
-	}
-	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
-		return dst, nil
-	}
-	r.dst = dst
-	r.begin()
-	_, err := r.reader.Push(chunk)
-	r.closeDelta()
-	dst, r.dst = r.dst, nil
-	return dst, err
+// endEvent ends an event and its object.
+func endEvent(dst []byte) []byte { return append(dst, "}\n\n"...) }
+
+// appendHead appends a message up to its content blocks.
+func (e *encoder) appendHead(dst []byte) []byte {
+	dst = jsontext.AppendString(append(dst, `{"id":`...), e.request.id)
+	dst = jsontext.AppendString(append(dst, `,"type":"message","role":"assistant","model":`...), e.request.model)
+	return append(dst, `,"content":[`...)
 }
 
-// Done reports whether nothing that the engine may still send can change the
-// reply, so that the model call can be dropped.
-func (r *Reply) Done() bool {
-	return r.failure != nil || r.reader != nil && r.reader.Finish() != turn.FinishNone && r.reader.Early()
+// appendStop appends why the reply ended.
+func (e *encoder) appendStop(dst []byte) []byte {
+	reason, sequence := e.stop()
+	dst = append(append(append(dst, `"stop_reason":"`...), reason...), `","stop_sequence":`...)
+	if sequence == "" {
+		return append(dst, "null"...)
+	}
+	return jsontext.AppendString(dst, sequence)
 }
 
-// End appends the rest of the reply: the last events of a stream, or the whole
-// object. If the reply has failed, a stream ends with an error event, and the
-// error of a whole object is returned.
-func (r *Reply) End(dst []byte) ([]byte, *apierror.Error) {
-	if r.phase == ended {
-		return dst, nil
+// stop returns why the reply ended: the stop_reason, and the stop sequence if one
+// was generated.
+func (e *encoder) stop() (reason, sequence string) {
+	choice := e.reply.Choice(0)
+	finish := choice.Finish()
+
+	switch stop := e.reply.Stop(); {
+	case stop.Has(reply.ClientActs):
+	case stop.Has(reply.OutOfTurns):
+		return "pause_turn", ""
+	case stop.Has(reply.OutOfRoom):
+		return "max_tokens", ""
+	case stop.Has(reply.ContextFull):
+		return contextExceeded, ""
 	}
-	r.phase = ended
-	stream := r.request.options.stream
+
 	switch {
-	case r.failure != nil && stream:
-		_, object := r.failure.Anthropic(r.request.rc.RequestID)
-		return append(append(append(dst, "event: error\ndata: "...), object...), "\n\n"...), nil
-	case r.failure != nil:
-		return dst, r.failure
+	case finish == turn.FinishLength && e.contextFull():
+		return contextExceeded, ""
+	case finish == turn.FinishLength:
+		return "max_tokens", ""
+	case finish == turn.FinishCalls:
+		return "tool_use", ""
 	}
-	r.dst = dst
-	if stream {
-		r.writeEnd()
-	} else {
-		r.writeObject()
+	if m := choice.Matched(); m != nil && m.Text != "" {
+		return "stop_sequence", m.Text
 	}
-	dst, r.dst = r.dst, nil
-	return dst, nil
+	return "end_turn", ""
 }
 
-// Fail makes the reply end with an error; the first one counts.
-func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
-	if r.failure == nil {
-		r.failure = err
+const contextExceeded = "model_context_window_exceeded"
+
+// contextFull reports whether the context left less room for the output of the
+// current turn than the request asks for.
+func (e *encoder) contextFull() bool {
+	asked := e.request.maxTokens
+	if asked == 0 {
+		return true
 	}
-	return dst
+
+	calls := e.reply.Calls()
+	for _, call := range calls[:len(calls)-1] {
+		asked -= call.Output
+	}
+	return e.reply.Turn().Engine.MaxTokens < asked
 }
 
-// Cancel ends the reply because the client has left. It returns the jobs that
-// keep what the reply so far leaves for later requests.
-func (r *Reply) Cancel() []api.Job {
-	var step api.Step
-	if r.phase == calling {
-		step = r.runJobs(r.keepJobs())
+// appendUsage appends the token counts so far. The filter counts the tokens itself.
+// Only the engine knows how many tokens of the prompt were cached: none as long as it
+// does not report them.
+func (e *encoder) appendUsage(dst []byte) []byte {
+	total := e.reply.Total()
+	cached := 0
+	for _, call := range e.reply.Calls() {
+		cached += max(call.Cached, 0)
 	}
-	r.phase = ended
-	return step.Jobs
-}
 
-// Summary returns what the reply has come to so far.
-func (r *Reply) Summary() turn.Summary {
-	s := r.turns.earlier
-	s.Repairs = maps.Clone(s.Repairs)
-	s.Cached = engine.Unknown
-	if r.reader == nil {
-		return s
+	dst = appendMember(dst, `{"input_tokens":`, total.Prompt-cached)
+	dst = appendMember(dst, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`, cached)
+	dst = appendMember(dst, `,"output_tokens":`, total.Output)
+	dst = append(appendMember(dst, `,"output_tokens_details":{"thinking_tokens":`, total.Reasoning), '}')
+	if len(e.request.hosted) > 0 {
+		dst = appendMember(dst, `,"server_tool_use":{"web_search_requests":`, e.searches)
+		dst = append(dst, `,"web_fetch_requests":0}`...)
 	}
-	s.Prompt, s.Finish = r.promptTokens(), r.reader.Finish()
-	if r.cached != engine.Unknown {
-		s.Cached = r.turns.earlierCached + r.cached
-	}
-	r.reader.AddTo(&s)
-	return s
+	return append(dst, '}')
 }
-
-// Turn is the turn of the model call being made; nil before the first one.
-func (r *Reply) Turn() *turn.Turn { return r.turns.current }

@@ -39,7 +39,7 @@ func TestThinking(t *testing.T) {
 			t.Parallel()
 			rc := apitest.NewContext()
 			request := decodeWith(t, rc, ask(weatherTool+c.thinking))
-			message := gjson.Parse(reply(t, request, thought+called, engine.FinishStop))
+			message := gjson.Parse(answer(t, request, thought+called, engine.FinishStop))
 			content := message.Get("content")
 			if n := len(content.Array()); n != c.blocks {
 				t.Fatalf("%d blocks: %s", n, content.Raw)
@@ -62,7 +62,7 @@ func TestThinking(t *testing.T) {
 // tenant.
 func TestSignature(t *testing.T) {
 	t.Parallel()
-	message := gjson.Parse(reply(t, mustDecode(t, ask(weatherTool+`,"thinking":{"type":"adaptive"}`)), thought+called, engine.FinishStop))
+	message := gjson.Parse(answer(t, mustDecode(t, ask(weatherTool+`,"thinking":{"type":"adaptive"}`)), thought+called, engine.FinishStop))
 	signature := message.Get("content.0.signature").Str
 	decode := func(key byte, tenant, block string) (*Request, *apierror.Error) {
 		rc := apitest.NewContext()
@@ -120,7 +120,7 @@ func TestStopReasons(t *testing.T) {
 		{"a call", weatherTool, called, engine.FinishStop, "tool_use", ""},
 		{"a cut call", weatherTool + `,"max_tokens":7`, strings.TrimSuffix(called, "}<|call|>"), engine.FinishLength, "max_tokens", ""},
 	} {
-		got := gjson.Parse(reply(t, mustDecode(t, ask(c.members)), c.output, c.finish))
+		got := gjson.Parse(answer(t, mustDecode(t, ask(c.members)), c.output, c.finish))
 		if got.Get("stop_reason").Str != c.reason || got.Get("stop_sequence").Str != c.sequence {
 			t.Errorf("%s: %s %s", c.name, got.Get("stop_reason").Raw, got.Get("stop_sequence").Raw)
 		}
@@ -199,7 +199,7 @@ func TestUnknownTools(t *testing.T) {
 func TestDeepInput(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
-		out := reply(t, mustDecode(t, ask(weatherTool+`,"stream":`+stream)), strings.Replace(called, `"Oslo"`, nested(1000), 1), engine.FinishStop)
+		out := answer(t, mustDecode(t, ask(weatherTool+`,"stream":`+stream)), strings.Replace(called, `"Oslo"`, nested(1000), 1), engine.FinishStop)
 		message := object{}
 		if stream == "true" {
 			message = fold(t, out)

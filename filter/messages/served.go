@@ -64,36 +64,35 @@ func appendCallHead(dst []byte, s *hosted.Server, call *turn.CalledTool) []byte 
 }
 
 // appendResult appends the block of a result.
-func (rs *runs) appendResult(dst []byte, run *run) []byte {
-	s, result := run.server, run.result
+func (e *encoder) appendResult(dst []byte, made *hostedCall, result *tools.Result) []byte {
+	s := made.server
 	kind := "mcp_tool_result"
 	if s.Builtin != nil {
 		kind = shownName(s) + "_tool_result"
 	}
 	dst = jsontext.AppendString(append(dst, `{"type":`...), kind)
-	dst = jsontext.AppendString(append(dst, `,"tool_use_id":`...), servedID(s, run.call.ID))
+	dst = jsontext.AppendString(append(dst, `,"tool_use_id":`...), servedID(s, made.call.ID))
+
 	switch {
 	case s.Builtin == nil:
-		dst = strconv.AppendBool(append(dst, `,"is_error":`...), result.Error != "")
-		dst = append(dst, `,"content":[`...)
-		if text := modelText(result); text != "" {
-			dst = append(jsontext.AppendString(append(dst, `{"type":"text","text":`...), text), '}')
-		}
-		return append(dst, "]}"...)
+		return appendMCPResult(dst, result)
 	case s.Builtin.Name == tools.CodeInterpreter && (result.Error == "" || result.Answered):
 		return appendCodeResult(append(dst, `,"content":`...), result)
 	case result.Error != "":
-		return appendFailure(append(dst, `,"content":`...), kind, run)
+		return appendFailure(append(dst, `,"content":`...), kind, made.code, result)
 	}
-	return rs.appendSearchResult(append(dst, `,"content":`...), run)
+	return e.appendSearchResult(append(dst, `,"content":`...), made, result)
 }
 
-// modelText returns what the model sees of a result.
-func modelText(result *tools.Result) string {
-	if result.Error != "" {
-		return result.Error
+// appendMCPResult appends the result of a tool of an MCP server, and the end of its block:
+// what the model sees.
+func appendMCPResult(dst []byte, result *tools.Result) []byte {
+	dst = strconv.AppendBool(append(dst, `,"is_error":`...), result.Error != "")
+	dst = append(dst, `,"content":[`...)
+	if text := cmp.Or(result.Error, result.Text); text != "" {
+		dst = append(jsontext.AppendString(append(dst, `{"type":"text","text":`...), text), '}')
 	}
-	return result.Text
+	return append(dst, "]}"...)
 }
 
 // appendCodeResult appends the result of code that has run, and the end of its block.
@@ -104,20 +103,20 @@ func appendCodeResult(dst []byte, result *tools.Result) []byte {
 	}
 	dst = jsontext.AppendString(append(dst, `{"type":"code_execution_result","stdout":`...), result.Text)
 	dst = jsontext.AppendString(append(dst, `,"stderr":`...), result.Error)
-	dst = strconv.AppendInt(append(dst, `,"return_code":`...), int64(code), 10)
-	return append(dst, `,"content":[]}}`...)
+	return append(appendMember(dst, `,"return_code":`, code), `,"content":[]}}`...)
 }
 
 // appendFailure appends the error of a built-in tool that has not run, and the end of
 // its block. The member error_message is not Anthropic's: it has what the model sees.
-func appendFailure(dst []byte, kind string, run *run) []byte {
-	code := "unavailable"
-	if run.code != "" {
-		code = run.code
-	}
+func appendFailure(dst []byte, kind, code string, result *tools.Result) []byte {
 	dst = jsontext.AppendString(append(dst, `{"type":`...), kind+"_error")
-	dst = jsontext.AppendString(append(dst, `,"error_code":`...), code)
-	return append(jsontext.AppendString(append(dst, `,"error_message":`...), run.result.Error), "}}"...)
+	dst = jsontext.AppendString(append(dst, `,"error_code":`...), cmp.Or(code, "unavailable"))
+	return append(jsontext.AppendString(append(dst, `,"error_message":`...), result.Error), "}}"...)
+}
+
+// appendMember appends the beginning of a member, and its number.
+func appendMember(dst []byte, begin string, n int) []byte {
+	return strconv.AppendInt(append(dst, begin...), int64(n), 10)
 }
 
 // sealedPage is what the encrypted_content of a web_search_result has: with it the model
@@ -129,25 +128,27 @@ type sealedPage struct {
 }
 
 // appendSearchResult appends the page that the browser shows, and the end of its block.
-func (rs *runs) appendSearchResult(dst []byte, run *run) []byte {
-	r := rs.reply
-	_, page, _ := hosted.ReadPage(run.result.Text, run.result.Structured)
-	text, err := json.Marshal(sealedPage{run.call.Name, r.request.container, run.result.Text})
-	r.fault = errors.Join(r.fault, err)
+func (e *encoder) appendSearchResult(dst []byte, made *hostedCall, result *tools.Result) []byte {
+	_, page, _ := hosted.ReadPage(result.Text, result.Structured)
+	text, err := json.Marshal(sealedPage{made.call.Name, e.request.container, result.Text})
+	e.reply.Note(err)
+
 	dst = jsontext.AppendString(append(dst, `[{"type":"web_search_result","url":`...), page.URL)
 	dst = jsontext.AppendString(append(dst, `,"title":`...), page.Title)
-	dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), r.seal(seal.Page, text))
+	dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), e.seal(seal.Page, text))
 	return append(dst, `,"page_age":null}]}`...)
 }
 
 // appendContainer appends the container in which the request's code runs, where there
 // is one.
-func (r *Reply) appendContainer(dst []byte) []byte {
-	if r.request.hosted[hosted.Space{Name: hosted.NamespaceOf(tools.CodeInterpreter), System: true}] == nil {
+func (e *encoder) appendContainer(dst []byte) []byte {
+	r := e.request
+	if r.hosted[hosted.Space{Name: hosted.NamespaceOf(tools.CodeInterpreter), System: true}] == nil {
 		return dst
 	}
-	dst = jsontext.AppendString(append(dst, `,"container":{"id":`...), r.request.container)
-	expires := r.request.rc.Now().Add(r.request.api.SessionTimeout).UTC()
+
+	expires := r.rc.Now().Add(r.api.SessionTimeout).UTC()
+	dst = jsontext.AppendString(append(dst, `,"container":{"id":`...), r.container)
 	return append(jsontext.AppendString(append(dst, `,"expires_at":`...), expires.Format(time.RFC3339)), '}')
 }
 

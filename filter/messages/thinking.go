@@ -59,14 +59,12 @@ func (d *decoder) open(purpose seal.Purpose, sealed string) (string, error) {
 
 // seal returns a text sealed for the tenant, such as the signature of a thinking block. An
 // error is a fault; the block has no signature then.
-func (r *Reply) seal(purpose seal.Purpose, text []byte) string {
-	if r.request.api.Sealer == nil {
+func (e *encoder) seal(purpose seal.Purpose, text []byte) string {
+	if e.request.api.Sealer == nil {
 		return ""
 	}
-	sealed, err := r.request.api.Sealer.Seal(purpose, r.request.rc.Tenant, text)
-	if err != nil {
-		r.fault = errors.Join(r.fault, err)
-	}
+	sealed, err := e.request.api.Sealer.Seal(purpose, e.request.rc.Tenant, text)
+	e.reply.Note(err)
 	return sealed
 }
 

@@ -1,0 +1,252 @@
+package reply
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// A reply has several model calls if the model calls nothing but tools that the filter
+// answers: it runs them, or tells the model that there is no such tool. The next turn's
+// prompt is this one's with what the model has written and the results.
+
+// current is the turn that is being made.
+type current struct {
+	turn  *turn.Turn // nil before the first
+	due   bool       // its model call has not been made
+	aside *aside     // nil: its output is the reply's
+
+	items     []turn.Item // what the model has done, and the results; see [Machine.remembers]
+	runs      int         // calls that the filter makes
+	byEncoder int         // calls that the encoder has answered
+	unknown   int         // calls of tools that do not exist
+}
+
+// answered returns how many calls of the turn have a result that is not the client's.
+func (c *current) answered() int { return c.runs + c.byEncoder + c.unknown }
+
+// aside is a model call whose output is not the reply's.
+type aside struct {
+	output func(dst []byte, e turn.Event) []byte
+	then   Stage
+}
+
+// Call is what one model call has come to.
+type Call struct {
+	Prompt int
+	// Cached is how much of the prompt the engine had in its cache; engine.Unknown if it
+	// does not report that.
+	Cached    int
+	Output    int
+	Reasoning int // of the output: content of the chain of thought
+	Aside     bool
+}
+
+// Stop is why no model call follows one whose calls are answered: a set of reasons.
+type Stop uint8
+
+// The reasons.
+const (
+	// ClientActs: there are also calls that the client makes.
+	ClientActs Stop = 1 << iota
+	// OutOfTurns: the reply has as many model calls as it may have.
+	OutOfTurns
+	// OutOfRoom: the reply has as many tokens as it may have.
+	OutOfRoom
+	// ContextFull: the context has no room for the results.
+	ContextFull
+)
+
+// Has reports whether one of the reasons is among s.
+func (s Stop) Has(reasons Stop) bool { return s&reasons != 0 }
+
+// Stop returns why no further model call was made; 0: the model has not asked for one.
+func (m *Machine) Stop() Stop { return m.stop }
+
+// Begin begins a turn: what is pushed from its model call on is its output. It is for
+// stages and their jobs, and for what begins the reply.
+func (m *Machine) Begin(t *turn.Turn) { m.beginTurn(t, nil) }
+
+// BeginAside begins a turn whose output is not the reply's, such as a summary of the
+// conversation: output takes its events. then is the stage that follows the model call.
+func (m *Machine) BeginAside(t *turn.Turn, output func(dst []byte, e turn.Event) []byte, then Stage) {
+	m.beginTurn(t, &aside{output, then})
+}
+
+func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
+	// What the turn before has come to is only counted from now on.
+	m.count()
+	for i := range m.choices {
+		if r := m.choices[i].reader; r != nil {
+			r.AddTo(&m.earlier)
+		}
+	}
+
+	// The call of a reply of one call is being made before the reply begins.
+	m.current = current{turn: t, due: m.phase != calling, aside: a}
+	m.calls = append(m.calls, Call{Prompt: t.PromptTokens(), Cached: engine.Unknown, Aside: a != nil})
+	m.Note(t.Fault())
+
+	for i := range m.choices {
+		c := &m.choices[i]
+		emit := c.event
+		if a != nil {
+			emit = func(e turn.Event) { m.dst = a.output(m.dst, e) }
+		}
+		c.reader, c.state = t.NewReader(emit), generating
+	}
+	if a == nil && m.o.Tools != nil && m.o.Tools.Corrected(m.last()) {
+		m.choices[0].reader.Corrected()
+	}
+}
+
+// last reports whether no turn can follow the current one.
+func (m *Machine) last() bool { return m.o.Mode != api.Loop || len(m.calls) >= m.o.Turns }
+
+// remembers reports whether what the model does is remembered for the next turn.
+func (m *Machine) remembers() bool { return m.o.Tools != nil && m.o.Continue == nil && !m.last() }
+
+// remember adds a part that is complete to the items of the turn.
+func (m *Machine) remember(p *Part) {
+	item := turn.Item{Kind: p.Kind, Text: string(p.Whole)}
+	if call := p.Call; call != nil {
+		item.CallID, item.Namespace, item.Name, item.Builtin = call.ID, call.Namespace, call.Name, call.Builtin
+	}
+	m.current.items = append(m.current.items, item)
+}
+
+// called takes a call that is complete, or was cut.
+func (m *Machine) called(p *Part, cut bool) {
+	switch {
+	case p.Maker == ByNobody:
+		m.current.unknown++
+		m.result(p.Call, turn.NoSuchTool(p.Call.Name))
+	case cut:
+	case p.Maker == ByEncoder:
+		m.current.byEncoder++
+	case p.Maker == ByFilter:
+		m.runs.called(m, p)
+	}
+}
+
+// result remembers the result of a call. It returns where in the items it is; -1 if
+// nothing is remembered.
+func (m *Machine) result(call *turn.CalledTool, text string) int {
+	if !m.remembers() {
+		return -1
+	}
+	m.current.items = append(m.current.items, turn.Item{Kind: turn.Result, CallID: call.ID, Text: text, Hosted: true})
+	return len(m.current.items) - 1
+}
+
+// compact makes the arguments of the last item what later requests are going to have:
+// clients send them back as JSON of their own.
+func (c *current) compact() {
+	call := &c.items[len(c.items)-1]
+	if isCode := call.Builtin && call.Name == ""; !isCode && jsontext.IsObject(call.Text) {
+		call.Text = string(jsontext.AppendCompact(nil, call.Text))
+	}
+}
+
+// nextTurn returns the turn in which the model has the results of its calls; nil if the
+// reply has no further one.
+func (m *Machine) nextTurn() (*turn.Turn, *apierror.Error) {
+	choice, answered := &m.choices[0], m.current.answered()
+	if answered == 0 || choice.Finish() == turn.FinishLength {
+		return nil, nil
+	}
+
+	if choice.Calls() != answered {
+		m.stop |= ClientActs
+	}
+	if m.last() {
+		m.stop |= OutOfTurns
+	}
+	room := m.o.MaxTokens
+	if room > 0 {
+		if room -= m.written(); room <= 0 {
+			m.stop |= OutOfRoom
+		}
+	}
+	if m.stop != 0 {
+		return nil, nil
+	}
+
+	next, err := m.continueTurn(room)
+	if err != nil {
+		return nil, err
+	}
+	if next == nil {
+		m.stop = ContextFull
+	}
+	return next, nil
+}
+
+// continueTurn makes the next turn; nil if the context has no room for it.
+func (m *Machine) continueTurn(room int) (*turn.Turn, *apierror.Error) {
+	if m.o.Continue != nil {
+		return m.o.Continue(m.current.turn, room)
+	}
+
+	next, err := m.current.turn.Continue(m.current.items, room)
+	switch {
+	case err == nil:
+		return next, nil
+	case err.Code == "context_length_exceeded" && m.current.runs > 0: // what the tools have done stays
+		return nil, nil
+	}
+	return nil, err
+}
+
+// count brings the model call being made up to date.
+func (m *Machine) count() {
+	if len(m.calls) == 0 {
+		return
+	}
+
+	call := &m.calls[len(m.calls)-1]
+	call.Output, call.Reasoning = 0, 0
+	for i := range m.choices {
+		counts := m.choices[i].reader.Counts()
+		call.Output += counts.Output
+		call.Reasoning += counts.Reasoning
+	}
+}
+
+// Calls returns what each model call has come to so far. The last one is being made.
+func (m *Machine) Calls() []Call {
+	m.count()
+	return m.calls
+}
+
+// written returns how many tokens of the reply the model calls have written.
+func (m *Machine) written() int {
+	written := 0
+	for _, call := range m.Calls() {
+		if !call.Aside {
+			written += call.Output
+		}
+	}
+	return written
+}
+
+// Total returns what the model calls have come to together. Its cached tokens are
+// unknown as long as those of the last call are.
+func (m *Machine) Total() Call {
+	var total Call
+	for _, call := range m.Calls() {
+		total.Prompt += call.Prompt
+		total.Cached += max(call.Cached, 0)
+		total.Output += call.Output
+		total.Reasoning += call.Reasoning
+	}
+	if n := len(m.calls); n == 0 || m.calls[n-1].Cached == engine.Unknown {
+		total.Cached = engine.Unknown
+	}
+	return total
+}
+
+// Choice returns the i-th choice.
+func (m *Machine) Choice(i int) *Choice { return &m.choices[i] }
