@@ -24,6 +24,7 @@ func TestModelCalls(t *testing.T) {
 		return mustRead(t, `{"model":"gpt-oss-20b","input":`+apitest.Quote(text)+`,"include":["usage.per_turn"]`+weatherTool+`}`)
 	}
 	first := call("Hi")
+	short := first.Turn
 	r := first.newReply(api.SingleCall)
 	push := func(text string, cached int) {
 		t.Helper()
@@ -33,17 +34,17 @@ func TestModelCalls(t *testing.T) {
 	}
 	push(called, 1)
 	longer := call("Hi" + strings.Repeat(" and more", 50))
-	r.model.begin(longer.Turn, r.event)
+	r.encoder.beginTurn(longer.Turn)
 	push(called, 2)
 	if err := r.Fault(); err != nil {
 		t.Errorf("a longer prompt: %v", err)
 	}
-	r.model.begin(first.Turn, r.event)
+	r.encoder.beginTurn(short)
 	push(said, 3)
 	if err := r.Fault(); err == nil || !strings.Contains(err.Error(), "shorter") {
 		t.Errorf("a shorter prompt: %v", err)
 	}
-	a, b, out, last := len(first.Engine().Prompt), len(longer.Engine().Prompt), len(apitest.Tokens(called)), len(apitest.Tokens(said))
+	a, b, out, last := len(short.Engine.Prompt), len(longer.Engine().Prompt), len(apitest.Tokens(called)), len(apitest.Tokens(said))
 	usage := gjson.GetBytes(mustEnd(t, r, nil), "usage")
 	want := fmt.Sprintf(`{"input_tokens":%d,"input_tokens_details":{"cached_tokens":6,"cache_write_tokens":0,"input_tokens_per_turn":[%d,%d,%d],"cached_tokens_per_turn":[1,2,3]},`+
 		`"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":2,"tool_output_tokens":%d,"output_tokens_per_turn":[%d,%d,%d],"tool_output_tokens_per_turn":[0,%d,0]},"total_tokens":%d}`,
@@ -74,7 +75,7 @@ func TestMessagesOfManyCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.model.begin(ask(history).Turn, r.event)
+	r.encoder.beginTurn(ask(history).Turn)
 	if out, err = r.Push(out, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,79 +6,165 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// How a reply ends: it is finished, the response is stored, and only then is the
-// client told how it has ended.
+// How a reply ends: it is known how, the response is stored so, and only then is the
+// client told.
+//
+//	ending.status  committing  the reply                      who leaves this state
+//	""             false       goes on                        Finish and Fail settle the end, Cancel does without a client
+//	set            false       has failed, or its end is      Finish commits a failed one, End and Cancel end the reply
+//	                           stored, or will not be
+//	set            true        waits for the commit           committed, Fail and End, which do not know what is stored
 
-// finish ends a reply whose steps are done.
-func (r *Reply) finish() *apierror.Error {
-	if err := r.closeCall(); err != nil {
-		return err
+// lastStep is the [reply.Ending] of a response.
+type lastStep struct{ e *encoder }
+
+// Finish settles how a reply whose output is complete ends, and returns the commit. Of a
+// reply that has failed, only the commit is left.
+func (s *lastStep) Finish(dst []byte) ([]byte, []reply.Job, *apierror.Error) {
+	e := s.e
+	if e.ending.status == "" {
+		e.events.Dst = dst
+		e.settleEnd()
+		dst = e.take()
 	}
-	if err := r.endCompaction(); err != nil {
-		return err
+
+	c := e.newCommit()
+	if c == nil {
+		return dst, nil, nil
 	}
-	r.phase = phaseFinished
-	r.ending = ending{status: item.StatusCompleted, at: r.request.Context.Now().Unix()}
+	e.committing = true
+	return dst, []reply.Job{{Do: c, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+		e.committed(result, err)
+		return dst, nil
+	}}}, nil
+}
+
+// settleEnd settles how a reply whose output is complete ends.
+func (e *encoder) settleEnd() {
+	e.ending = ending{status: item.StatusCompleted, at: e.request.Context.Now().Unix()}
+	stop := e.reply.Stop()
 	switch {
-	case r.steps.stop == maxTokens, r.model.finish() == turn.FinishLength:
-		r.ending.status, r.ending.reason = item.StatusIncomplete, "max_output_tokens"
-	case r.steps.stop == maxTurns:
-		r.ending.status = item.StatusIncomplete
-	case r.output.count == 0:
-		r.output.start(turn.Event{Step: turn.Start, Kind: turn.Answer}) // the text is empty
-		r.endItem(false)
+	case stop.Has(reply.OutOfRoom | reply.ContextFull), e.reply.Choice(0).Finish() == turn.FinishLength:
+		e.ending.status, e.ending.reason = item.StatusIncomplete, "max_output_tokens"
+	case stop.Has(reply.OutOfTurns) && !stop.Has(reply.ClientActs):
+		e.ending.status = item.StatusIncomplete
+	case e.output.count == 0: // the text is empty
+		e.output.start(turn.Answer, nil)
+		e.endItem(false)
+	}
+}
+
+// Fail makes the reply end with an error. The last event of a stream says that the
+// response failed, and has what there is of it; so has the stored response. Of a
+// whole object nothing has been sent, and nothing is stored.
+//
+// An error that comes while the end of the response is being stored is the end that
+// the client gets, but is not stored any more.
+func (s *lastStep) Fail(dst []byte, err *apierror.Error) (_ []byte, fails bool) {
+	e := s.e
+	switch {
+	case e.committing:
+		e.giveUpCommit()
+	case e.ending.status != "":
+		return dst, false
+	case e.events.stream:
+		e.cutItem()
+	}
+	e.ending = ending{status: item.StatusFailed, err: err}
+	return dst, true
+}
+
+// Cancel stores what there is of a stream whose client has left, unless its end is being
+// stored already. Of a whole object the client knows no id.
+func (s *lastStep) Cancel() []api.Job {
+	e := s.e
+	if !e.request.Options.Stream || !e.begun || e.commitMade {
+		return nil
+	}
+	if e.ending.status == "" {
+		e.cutItem()
+		e.ending = ending{status: item.StatusCancelled}
+	}
+	if c := e.newCommit(); c != nil {
+		return []api.Job{c}
 	}
 	return nil
 }
 
-// commitStep is the last step: it stores how the response has ended, if it is stored.
-func (r *Reply) commitStep() api.Step {
-	var jobs []stepJob
-	r.phase = phaseCommitted
-	if c := r.newCommit(); c != nil {
-		r.phase = phaseCommitting
-		jobs = []stepJob{{c, r.committed}}
+// giveUpCommit ends the wait for the commit. How a background response is stored is
+// not known then, so that its stream gets no end here.
+func (e *encoder) giveUpCommit() {
+	e.committing = false
+	if e.request.Options.Background {
+		e.lost = errors.New("the reply ended before the store had answered")
 	}
-	r.steps.jobs = r.withKeep(jobs)
-	return r.steps.step()
+}
+
+// Error ends a stream that has failed.
+func (e *encoder) Error(dst []byte, _ *apierror.Error) []byte { return e.End(dst) }
+
+// End writes the last event of a stream. A background response that another process has
+// ended has no end here: see [Reply.Lost].
+func (e *encoder) End(dst []byte) []byte {
+	if e.committing {
+		e.giveUpCommit()
+	}
+	if e.lost != nil {
+		return dst
+	}
+
+	e.events.Dst = dst
+	e.writeEnd(&e.ending)
+	return e.take()
+}
+
+// Object writes the whole object. An error takes its place, also one of the commit.
+func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
+	if e.ending.err != nil {
+		return dst, e.ending.err
+	}
+	return e.End(dst), nil
 }
 
 // newCommit is the job that stores how the response has ended; nil where it is not
 // stored. An error in the place of a whole object is not.
-func (r *Reply) newCommit() *commit {
-	q := r.request
+func (e *encoder) newCommit() *commit {
+	q := e.request
 	s := &q.Storage
-	if !s.Wanted || q.Continues() && !r.ending.own() || r.ending.err != nil && !q.Options.Stream {
+	e.commitMade = true
+	if !s.Wanted || q.Continues() && !e.ending.own() || e.ending.err != nil && !q.Options.Stream {
 		return nil
 	}
+
 	version := s.Version + 1
 	if q.Options.Background {
 		version++ // the first is the live response
 	}
 	c := &commit{
-		services: r.request.Services, request: q.Request, background: q.Options.Background, lock: q.Lock, extends: r.ending.own(),
+		services: q.Services, request: q.Request, background: q.Options.Background, lock: q.Lock, extends: e.ending.own(),
 		response: &store.Response{
-			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version, Object: r.object.appendStored(nil, &r.ending),
-			Input: s.Input, Output: r.output.items(),
+			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version, Object: e.object.appendStored(nil, &e.ending),
+			Input: s.Input, Output: e.output.items(),
 		},
 	}
 	if q.Lock != nil {
 		q.Lock.Committing.Store(true)
-		apart := r.object
+		apart := e.object
 		apart.apart = true
-		c.apart = apart.appendStored(nil, &r.ending)
+		c.apart = apart.appendStored(nil, &e.ending)
 	}
 	return c
 }
 
 // committed takes what came of the commit.
-func (r *Reply) committed(result any, err error) {
+func (e *encoder) committed(result any, err error) {
 	done, ok := result.(committed)
 	switch {
 	case ok:
@@ -87,20 +173,21 @@ func (r *Reply) committed(result any, err error) {
 	default:
 		done.err = err
 	}
-	r.phase, r.object.apart = phaseCommitted, done.apart
-	r.fault = errors.Join(r.fault, done.fault)
+
+	e.committing, e.object.apart = false, done.apart
+	e.note(done.fault)
 	if done.err == nil {
 		return
 	}
-	r.object.stored = false
-	r.fault = errors.Join(r.fault, fmt.Errorf("store the response: %w", done.err))
+	e.object.stored = false
+	e.note(fmt.Errorf("store the response: %w", done.err))
 	switch {
-	case r.request.Options.Background:
-		r.lost = done.err
-	case !r.request.Continues():
+	case e.request.Options.Background:
+		e.lost = done.err
+	case !e.request.Continues():
 	case errors.Is(done.err, store.ErrConflict):
-		r.ending = ending{status: item.StatusFailed, err: request.TurnConflict(r.request.ResponseID)}
+		e.ending = ending{status: item.StatusFailed, err: request.TurnConflict(e.request.ResponseID)}
 	case errors.Is(done.err, store.ErrNotFound):
-		r.ending = ending{status: item.StatusFailed, err: request.TurnGone(r.request.ResponseID)}
+		e.ending = ending{status: item.StatusFailed, err: request.TurnGone(e.request.ResponseID)}
 	}
 }

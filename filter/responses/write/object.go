@@ -25,44 +25,38 @@ func (e *ending) own() bool {
 }
 
 // begin writes the first events of a stream.
-func (r *Reply) begin() {
-	if r.phase != phaseNew {
-		return
-	}
-	r.phase = phaseOpen
-	if !r.request.Options.Stream {
-		return
-	}
-	if r.request.Options.Background {
-		r.writeState("created", item.StatusQueued)
-		r.writeState("queued", item.StatusQueued)
+func (e *encoder) begin() {
+	e.begun = true
+	if e.request.Options.Background {
+		e.writeState("created", item.StatusQueued)
+		e.writeState("queued", item.StatusQueued)
 	} else {
-		r.writeState("created", item.StatusInProgress)
+		e.writeState("created", item.StatusInProgress)
 	}
-	r.writeState("in_progress", item.StatusInProgress)
+	e.writeState("in_progress", item.StatusInProgress)
 }
 
 // writeState writes an event that has the whole response.
-func (r *Reply) writeState(step, status string) {
-	r.events.Begin("response.", step)
-	r.events.Dst = append(r.events.Dst, `,"response":`...)
-	r.events.Dst = r.object.append(r.events.Dst, &ending{status: status})
-	r.events.End()
+func (e *encoder) writeState(step, status string) {
+	e.events.Begin("response.", step)
+	e.events.Dst = append(e.events.Dst, `,"response":`...)
+	e.events.Dst = e.object.append(e.events.Dst, &ending{status: status})
+	e.events.End()
 }
 
 // writeEnd writes the last event of a stream, or the whole object.
-func (r *Reply) writeEnd(end *ending) {
-	w := &r.events
-	if c := r.compaction; c != nil && c.Standalone {
-		w.Dst = r.object.appendCompaction(w.Dst)
+func (e *encoder) writeEnd(end *ending) {
+	w := &e.events
+	if c := e.request.Compaction; c != nil && c.Standalone {
+		w.Dst = e.object.appendCompaction(w.Dst)
 		return
 	}
 	if !w.stream {
-		w.Dst = r.object.append(w.Dst, end)
+		w.Dst = e.object.append(w.Dst, end)
 		return
 	}
 	w.Begin("response.", end.status)
-	w.Dst = r.object.append(append(w.Dst, `,"response":`...), end)
+	w.Dst = e.object.append(append(w.Dst, `,"response":`...), end)
 	w.End()
 	w.Close()
 }
@@ -70,8 +64,7 @@ func (r *Reply) writeEnd(end *ending) {
 // responseObject is the JSON of a response.
 type responseObject struct {
 	request *request.Request
-	output  *output
-	model   *modelCalls
+	encoder *encoder
 	stored  bool // the response is stored, as far as is known
 	apart   bool // its conversation did not get its items
 }
@@ -79,8 +72,8 @@ type responseObject struct {
 // appendResponse appends the response object.
 func (o *responseObject) append(dst []byte, end *ending) []byte {
 	dst = o.appendMembers(dst, end)
-	dst = append(o.output.append(append(dst, `,"output":[`...)), ']')
-	if m := o.model.messages; m != nil && end.status != item.StatusQueued && end.status != item.StatusInProgress {
+	dst = append(o.encoder.output.append(append(dst, `,"output":[`...)), ']')
+	if m := o.encoder.messages; m != nil && end.status != item.StatusQueued && end.status != item.StatusInProgress {
 		dst = m.append(dst)
 	}
 	return append(dst, '}')
@@ -133,10 +126,10 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 	if end.status == item.StatusInProgress || end.status == item.StatusQueued {
 		dst = append(dst, `null`...)
 	} else {
-		o.model.count()
-		dst = o.model.usage.append(dst, q.Options.UsagePerTurn)
+		used := o.encoder.usage()
+		dst = used.append(dst, q.Options.UsagePerTurn)
 		if q.Options.Compared {
-			dst = appendCacheDiagnostics(dst, o.model.diagnosis)
+			dst = appendCacheDiagnostics(dst, o.encoder.diagnosis)
 		}
 	}
 	return append(append(dst, ','), q.Echo...)

@@ -45,14 +45,14 @@ type outputItem struct {
 }
 
 // kindOf is the item that a part of the turn becomes.
-func (o *output) kindOf(e turn.Event) item.Kind {
-	switch e.Kind {
+func (o *output) kindOf(kind turn.Kind, call *turn.CalledTool) item.Kind {
+	switch kind {
 	case turn.Reasoning:
 		return item.Reasoning
 	case turn.Preamble:
 		return item.Commentary
 	case turn.Call:
-		return o.kindOfCall(e.Call)
+		return o.kindOfCall(call)
 	}
 	return item.Answer
 }
@@ -83,28 +83,28 @@ func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 }
 
 // start begins an item.
-func (o *output) start(e turn.Event) {
-	it := &outputItem{Output: item.Output{Kind: o.kindOf(e), Call: e.Call}}
+func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
+	it := &outputItem{Output: item.Output{Kind: o.kindOf(kind, call), Call: call}}
 	it.Summary = it.Kind == item.Reasoning && o.request.Options.Summary
 	o.item = it
 	switch it.Kind {
 	case item.Unknown:
 	case item.ToolSearch:
-		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 		it.Client = o.request.Tools.Search.Client
 	case item.Shell, item.LocalShell, item.ApplyPatch:
-		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
-		it.hosted = o.request.Tools.Hosted[hosted.SpaceOf(e.Call)]
-		it.Call = it.hosted.Named(e.Call)
-		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
+		it.hosted = o.request.Tools.Hosted[hosted.SpaceOf(call)]
+		it.Call = it.hosted.Named(call)
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 		it.Container, it.ShowOutputs = o.request.Tools.Container, o.request.Options.Outputs
 		if !it.Kind.OnlyWhole() {
 			o.announce(it)
 		}
 	default:
 		it.ID = o.request.Context.NewID(it.Kind.Names().Prefix)
-		it.Named = e.Call != nil && e.Call.Namespace == turn.FunctionsNamespace && o.request.Tools.Named[e.Call.Name]
+		it.Named = call != nil && call.Namespace == turn.FunctionsNamespace && o.request.Tools.Named[call.Name]
 		o.place(it)
 		o.events.itemStart(it)
 	}
@@ -124,18 +124,25 @@ func (o *output) announce(it *outputItem) {
 	o.events.itemStep(it, ".in_progress")
 }
 
-// text adds a piece of text to the item that is being written.
-func (o *output) text(e turn.Event) {
-	it, p := o.item, e.Text
+// text adds a piece of text to the item that is being written. logprobs are those of an
+// answer.
+func (o *output) text(p, logprobs []byte) {
+	it := o.item
 	if it.Kind == item.Custom {
 		it.plain = it.unwrap.Push(it.plain[:0], p)
 		p = it.plain
 	}
 	o.write(it, p)
 	if it.Kind == item.Answer {
-		it.Logprobs = turn.AppendLogprobs(it.Logprobs, e.Logprobs)
+		it.Logprobs = append(it.Logprobs, logprobs...)
 		o.cite(it, p)
 	}
+}
+
+// closeDelta ends the delta that is being written, if there is one.
+func (o *output) closeDelta() {
+	o.events.closeDelta(o.item)
+	o.logprobs.end(o.item)
 }
 
 // write writes text of an item.
@@ -171,8 +178,7 @@ func (o *output) endText() *outputItem {
 	if it.Kind == item.Custom {
 		o.write(it, it.unwrap.Flush(it.plain[:0]))
 	}
-	o.events.closeDelta(it)
-	o.logprobs.end(it)
+	o.closeDelta()
 	o.logprobs.bytes += len(it.Logprobs)
 	o.item = nil
 	return it

@@ -1,131 +1,175 @@
 package write
 
 import (
-	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// preflight is how far the preflight of a reply has come.
+// preflight is the stages of a reply before its first model call:
+//
+//	list      servers list their tools
+//	listed    the tools are offered; with approved calls, it is checked that the request can be answered
+//	record    the approvals are begun in the store
+//	approved  the approved calls are made
+//	prepare   the token request is made, with what the tools have returned
+//
+// Without approved calls, prepare follows listed.
 type preflight struct {
 	*request.Preflight
+	encoder *encoder
+
 	records approvalRecords
 	own     []*approvalRecord // of the approved calls
 	first   []*approvalRecord // that are stored for them
 }
 
-func (r *Reply) newPreflight(p *request.Preflight) *preflight {
-	return &preflight{Preflight: p, records: approvalRecords{store: r.request.Services.Approvals, tenant: r.request.Context.Tenant}}
+func newPreflight(e *encoder, p *request.Preflight) *preflight {
+	return &preflight{
+		Preflight: p, encoder: e,
+		records: approvalRecords{store: e.request.Services.Approvals, tenant: e.request.Context.Tenant},
+	}
 }
 
-// firstStep lets servers list their tools.
-func (p *preflight) firstStep(r *Reply) (api.Step, *apierror.Error) {
+// list lets servers list their tools.
+func (p *preflight) list(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	if p.Compacts {
-		return p.prepareStep(r)
+		return p.prepare(dst)
 	}
+
+	e := p.encoder
+	e.events.Dst = dst
 	for _, h := range p.Unlisted {
-		it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: r.request.Context.NewID(item.MCPList.Names().Prefix), Server: h.Label}, hosted: h}
-		if h.Builtin == nil {
-			r.output.announce(it)
-		}
-		r.tools.pending = append(r.tools.pending, &toolRun{item: it, job: tools.Job{Server: h.MCP}})
+		e.reply.Start(e.listRun(h))
 	}
-	return r.runJobs(r.tools.jobs(), p.listedStep)
+	dst, jobs := e.reply.Runs(e.take())
+	return dst, reply.Step{Jobs: jobs, Then: p.listed}, nil
 }
 
-// listedStep follows when the tools are known. Before approved calls are made it is
+// listRun is the run in which a server lists its tools.
+func (e *encoder) listRun(h *toolset.Server) *reply.Run {
+	it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: e.request.Context.NewID(item.MCPList.Names().Prefix), Server: h.Label}, hosted: h}
+	if h.Builtin == nil {
+		e.output.announce(it)
+	}
+
+	r := e.newRun(it, h.MCP)
+	r.Job = hosted.ListJob{Runner: e.request.Services.Servers, Server: &h.Server, Request: e.request.Context}
+	return r
+}
+
+// listed follows when the tools are known. Before approved calls are made it is
 // checked that the request can be answered.
-func (p *preflight) listedStep(r *Reply) (api.Step, *apierror.Error) {
-	if err := p.Preparation.Offer(r.request.Request); err != nil {
-		return api.Step{}, err
+func (p *preflight) listed(dst []byte) ([]byte, reply.Step, *apierror.Error) {
+	if err := p.Preparation.Offer(p.encoder.request.Request); err != nil {
+		return dst, reply.Step{}, err
 	}
 	if len(p.Approved) == 0 {
-		return p.prepareStep(r)
+		return p.prepare(dst)
 	}
-	return r.runJobs([]stepJob{p.prepareJob(r, nil, func(*request.Prepared) {})}, p.recordStep)
+	check := p.prepareJob(nil, func(dst []byte, _ *request.Prepared) []byte { return dst })
+	return dst, reply.Step{Jobs: []reply.Job{check}, Then: p.record}, nil
 }
 
-// recordStep begins the approval records. If the store fails nothing is called.
-func (p *preflight) recordStep(r *Reply) (api.Step, *apierror.Error) {
+// record begins the approvals in the store. If the store fails nothing is called.
+func (p *preflight) record(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	for i := range p.Approved {
-		p.own = append(p.own, newRecord(&p.Approved[i], r.request.Context.NewID(recordPrefix)))
+		p.own = append(p.own, newRecord(&p.Approved[i], p.encoder.request.Context.NewID(recordPrefix)))
 	}
 	if p.records.store == nil {
 		p.first = p.own
-		return p.approvedStep(r)
+		return p.approved(dst)
 	}
-	job := stepJob{beginApprovals{p.records, p.Approved, p.own}, func(result any, err error) {
+
+	begin := reply.Job{Do: beginApprovals{p.records, p.Approved, p.own}, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		var ok bool
 		if p.first, ok = result.([]*approvalRecord); !ok {
-			r.steps.err = stored.Unavailable(err)
+			return dst, stored.Unavailable(err)
 		}
+		return dst, nil
 	}}
-	return r.runJobs([]stepJob{job}, p.approvedStep)
+	return dst, reply.Step{Jobs: []reply.Job{begin}, Then: p.approved}, nil
 }
 
-// approvedStep makes the calls that the client has approved.
-func (p *preflight) approvedStep(r *Reply) (api.Step, *apierror.Error) {
+// approved makes the calls that the client has approved.
+func (p *preflight) approved(dst []byte) ([]byte, reply.Step, *apierror.Error) {
+	e := p.encoder
+	e.events.Dst = dst
 	for i := range p.Approved {
-		p.startApproved(r, i)
+		e.reply.Start(p.approvedRun(i))
 	}
-	return r.runJobs(r.tools.jobs(), p.prepareStep)
+	dst, jobs := e.reply.Runs(e.take())
+	return dst, reply.Step{Jobs: jobs, Then: p.prepare}, nil
 }
 
-// startApproved begins the item of the i-th call about which the client has a
-// verdict. The call is not made if its outcome is known already.
-func (p *preflight) startApproved(r *Reply, i int) {
-	c := &p.Approved[i]
-	h := c.Server
+// approvedRun begins the item of the i-th call about which the client has a verdict. The
+// call is not made if its outcome is known already.
+func (p *preflight) approvedRun(i int) *reply.Run {
+	e, c := p.encoder, &p.Approved[i]
 	it := &outputItem{
 		Output: item.Output{
-			Kind: item.MCPCall, ID: r.request.Context.NewID(item.MCPCall.Names().Prefix), Approval: c.RequestID,
+			Kind: item.MCPCall, ID: e.request.Context.NewID(item.MCPCall.Names().Prefix), Approval: c.RequestID,
 			Call: &turn.CalledTool{Namespace: c.Label, Name: c.Name},
 		},
-		hosted: h,
+		hosted: c.Server,
 	}
-	r.output.announce(it)
-	r.output.write(it, []byte(c.Arguments))
-	r.events.closeDelta(it)
-	r.events.text(it)
-	t := &toolRun{item: it, job: tools.Job{Server: h.MCP, Tool: c.Name, Arguments: c.Arguments}, known: p.own[i].outcome(p.first[i])}
-	if t.known == nil {
+	e.output.announce(it)
+	e.output.write(it, []byte(c.Arguments))
+	e.events.closeDelta(it)
+	e.events.text(it)
+
+	job := toolJob{
+		servers: e.request.Services.Servers, job: tools.Job{Server: c.Server.MCP, Tool: c.Name, Arguments: c.Arguments},
+		known: p.own[i].outcome(p.first[i]),
+	}
+	if job.known == nil {
 		if p.records.store != nil {
-			t.completion = &recordCompletion{records: p.records, request: c.RequestID, own: *p.own[i]}
+			job.completion = &recordCompletion{records: p.records, request: c.RequestID, own: *p.own[i]}
 		}
-		if h.Tool(c.Name) == nil {
-			t.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
+		if c.Server.Tool(c.Name) == nil {
+			job.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
 		}
 	}
-	r.tools.start(t)
+	// Every call counts, also one whose outcome is known.
+	if refused := e.reply.Refuse(it.Call); job.known == nil {
+		job.known = refused
+	}
+
+	r := e.newRun(it, c.Server.MCP)
+	r.Call, r.Known = it.Call, job.known
+	if job.known == nil || job.completion != nil {
+		r.Job = job
+	}
+	return r
 }
 
-// prepareStep makes the first model call's request, with what the tools have
-// returned.
-func (p *preflight) prepareStep(r *Reply) (api.Step, *apierror.Error) {
-	items, err := r.newItems()
+// prepare makes the first model call's request, with what the tools have returned.
+func (p *preflight) prepare(dst []byte) ([]byte, reply.Step, *apierror.Error) {
+	items, err := p.encoder.newItems()
 	if err != nil {
-		return api.Step{}, err
+		return dst, reply.Step{}, err
 	}
-	return r.runJobs([]stepJob{p.prepareJob(r, items, func(first *request.Prepared) { r.beginFirst(first, p.Preparation) })}, p.lastStep)
-}
 
-// lastStep is the first model call.
-func (*preflight) lastStep(r *Reply) (api.Step, *apierror.Error) {
-	r.request.Preflight = nil
-	return r.callStep()
+	prepare := p.prepareJob(items, func(dst []byte, first *request.Prepared) []byte {
+		p.encoder.request.Preflight = nil // which holds what was read of the request
+		return p.encoder.beginFirst(dst, first, p.Preparation)
+	})
+	return dst, reply.Step{Jobs: []reply.Job{prepare}}, nil
 }
 
 // prepareJob is the job that makes the token request.
-func (p *preflight) prepareJob(r *Reply, made []turn.Item, done func(*request.Prepared)) stepJob {
-	return stepJob{p.Preparation.First(made), func(result any, err error) {
-		if first, ok := result.(*request.Prepared); ok {
-			done(first)
-			return
+func (p *preflight) prepareJob(made []turn.Item, done func([]byte, *request.Prepared) []byte) reply.Job {
+	return reply.Job{Do: p.Preparation.First(made), Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+		first, ok := result.(*request.Prepared)
+		if !ok {
+			return dst, request.OfInput(reply.Failure(err))
 		}
-		r.steps.err = request.OfInput(jobError(err))
+		return done(dst, first), nil
 	}}
 }

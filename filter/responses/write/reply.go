@@ -5,317 +5,253 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Reply turns the engine's chunks into the reply to one request. Streams and whole
-// objects are made of the same events: a stream has each as it comes, the object is
-// what they add up to.
+// Reply is the reply to one request. The machine of package reply makes it, and an encoder
+// writes it: what Responses has beside the other APIs are steps that the encoder hands to
+// the machine, in this order:
+//
+//	the preflight      servers list their tools, approved calls are made (preflight.go)
+//	the compaction     the model writes a summary, before the reply or in its place (compaction.go)
+//	the model calls    the machine's own; their calls are runs of tools (runs.go)
+//	the commit         how the response has ended is stored before the client knows it (end.go)
 //
 // It is an api.BackgroundReply, and is not safe for concurrent use.
-//
-// It is large because 17 of its methods are those of api.BackgroundReply, and each step of
-// the loop is one.
 type Reply struct {
-	request *Request
-	mode    api.Mode
-	phase   phase
-
-	events eventWriter
-	output output
-	model  modelCalls
-	tools  toolRuns
-	steps  steps
-	object responseObject
-
-	compaction *compaction // nil: the reply is the model's own
-	summary    summary     // of a compaction
-	ending     ending      // from phaseFinished on
-	lost       error       // why a background response could not be stored as it has ended
-	fault      error       // what went wrong without an error for the client
+	*reply.Machine
+	encoder *encoder
 }
-
-// phase is how far a reply has come. What is stored is decided in phaseFinished,
-// what the client gets as its end in phaseCommitted.
-type phase uint8
-
-const (
-	phaseNew        phase = iota // no event has been written
-	phaseOpen                    // steps follow
-	phaseFinished                // it is known how the response ends
-	phaseCommitting              // that is being stored
-	phaseCommitted               // it is stored, or will not be
-	phaseEnded                   // the client has all of the reply, or has left
-)
 
 // NewReply begins the reply to the request.
 func (r *Request) NewReply(m api.Mode) api.Reply { return r.newReply(m) }
 
 func (r *Request) newReply(m api.Mode) *Reply {
-	reply := &Reply{request: r, mode: m, events: newEventWriter(r.Options)}
-	reply.output = output{request: r.Request, events: &reply.events, mode: m, answered: -1, pages: r.Tools.Pages.With(item.Pages{})}
-	reply.model = modelCalls{usage: continued(r.Storage.Continued)}
-	reply.tools = toolRuns{output: &reply.output, servers: r.Services.Servers}
-	reply.object = responseObject{request: r.Request, output: &reply.output, model: &reply.model, stored: r.Storage.Wanted}
-	if r.Compaction != nil {
-		reply.compaction = &compaction{Compaction: r.Compaction}
+	e := newEncoder(r, m)
+	o := reply.Options{
+		Encoder: e, Settler: e, Tools: e, Ending: &lastStep{e},
+		Stream: r.Options.Stream, Early: true, Mode: m,
+		Turns: r.Context.Limits.Turns, MaxTokens: r.MaxOutput, MaxRuns: r.Tools.MaxCalls,
+		Run: e.run, Continue: e.continueTurn,
 	}
-	if r.Options.Messages {
-		reply.model.messages = &messages{}
+	// In the mode of a single call, the call has been made: there is nothing to prepare.
+	if p := r.Preflight; p != nil && m == api.Loop {
+		o.First = newPreflight(e, p).list
 	}
-	if r.Turn != nil {
-		reply.model.begin(r.Turn, reply.event)
+	if r.Turn != nil && r.Compaction == nil {
+		e.starts(r.Turn)
+		o.Turn = r.Turn
 	}
-	return reply
+
+	e.reply = reply.New(o)
+	if r.Turn != nil && r.Compaction != nil {
+		e.starts(r.Turn)
+		e.reply.BeginAside(r.Turn, e.takeSummary, e.endCompaction)
+	}
+	return &Reply{Machine: e.reply, encoder: e}
 }
 
-// Step begins the next step, once the step before it is complete, and appends what
-// the client gets of it. In api.SingleCall mode it is called when the model call has
-// ended. An error fails the reply.
-func (r *Reply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
-	r.events.Dst = dst
-	r.begin()
-	step, err := r.step()
-	dst, r.events.Dst = r.events.Dst, nil
-	return dst, step, err
-}
-
-func (r *Reply) step() (api.Step, *apierror.Error) {
-	if r.phase == phaseOpen {
-		step, err := r.nextStep()
-		if err != nil || step.Call != nil || len(step.Jobs) > 0 {
-			return step, err
-		}
-		if err := r.finish(); err != nil {
-			return api.Step{}, err
-		}
-	}
-	if r.phase == phaseFinished {
-		return r.commitStep(), nil
-	}
-	return api.Step{}, nil
-}
-
-// Push takes a chunk of the model call being made, and appends what the client gets
-// of it: whole server-sent events, or nothing if the client wants one object.
-func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) {
-	if r.phase > phaseOpen {
-		return dst, nil
-	}
-	if err := chunk.Refusal(1); err != nil {
-		return dst, err
-	}
-	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
-		r.model.usage.last().cached = chunk.Usage.CachedTokens
-		r.model.reader.Cached(chunk.Usage)
-	}
-	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
-		return dst, nil
-	}
-	r.events.Dst = dst
-	r.begin()
-	err := r.model.push(chunk)
-	r.closeDelta()
-	if err == nil {
-		err = r.checkLogprobs()
-	}
-	dst, r.events.Dst = r.events.Dst, nil
-	return dst, err
-}
-
-// Done reports whether nothing that the engine may still send can change the reply.
-func (r *Reply) Done() bool {
-	reader := r.model.reader
-	return reader != nil && reader.Finish() != turn.FinishNone && reader.Early()
-}
-
-// JobDone takes what came of the i-th job of the step. Items are completed in their
-// order.
-func (r *Reply) JobDone(dst []byte, i int, result any, err error) []byte {
-	if i >= len(r.steps.jobs) {
-		return dst // of a step that the end of the reply has dropped
-	}
-	r.events.Dst = dst
-	r.steps.jobs[i].done(result, err)
-	dst, r.events.Dst = r.events.Dst, nil
-	return dst
-}
-
-// Fail makes the reply end with an error. The last event of a stream says that the
-// response failed, and has what there is of it; so has the stored response. Of a
-// whole object nothing has been sent, and nothing is stored.
-//
-// An error that comes while the end of the response is being stored is the end that
-// the client gets, but is not stored any more.
-func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
-	r.steps.jobs = nil
-	switch {
-	case r.phase == phaseCommitting:
-		r.giveUpCommit()
-		r.ending = ending{status: item.StatusFailed, err: err}
-	case r.phase > phaseOpen:
-	default:
-		r.events.Dst = dst
-		r.begin()
-		if r.events.stream {
-			r.closeDelta()
-			r.cutItems()
-		}
-		r.phase, r.ending = phaseFinished, ending{status: item.StatusFailed, err: err}
-		dst, r.events.Dst = r.events.Dst, nil
-	}
-	return dst
-}
-
-// giveUpCommit ends the wait for the commit. How a background response is stored is
-// not known then, so that its stream gets no end here.
-func (r *Reply) giveUpCommit() {
-	r.phase = phaseCommitted
-	if r.request.Options.Background {
-		r.lost = errors.New("the reply ended before the store had answered")
-	}
-}
-
-// End writes the last event of a stream or the whole object, after a step without a
-// call or jobs. An error takes the place of a whole object. A background response
-// that another process has ended has no end here: see [Reply.Lost].
-func (r *Reply) End(dst []byte) ([]byte, *apierror.Error) {
-	if r.phase == phaseCommitting {
-		r.giveUpCommit()
-	}
-	ended := r.phase == phaseEnded || r.lost != nil
-	r.phase = phaseEnded
-	switch {
-	case ended:
-		return dst, nil
-	case r.ending.err != nil && !r.request.Options.Stream:
-		return dst, r.ending.err
-	}
-	r.events.Dst = dst
-	r.writeEnd(&r.ending)
-	dst, r.events.Dst = r.events.Dst, nil
-	return dst, nil
-}
-
-// Cancel ends the reply because the client has left. A stream is stored with what
-// there is of it, unless its end is being stored already. Of a whole object the
-// client knows no id.
-func (r *Reply) Cancel() []api.Job {
-	was := r.phase
-	r.phase, r.steps.jobs = phaseEnded, nil
-	var jobs []api.Job
-	if k := r.model.keep(); k != nil {
-		jobs = append(jobs, k)
-	}
-	if !r.request.Options.Stream || was == phaseNew || was > phaseFinished {
-		return jobs
-	}
-	if was == phaseOpen {
-		r.cutItems()
-		r.ending = ending{status: item.StatusCancelled}
-	}
-	if c := r.newCommit(); c != nil {
-		jobs = append(jobs, c)
-	}
-	return jobs
+// Summary is what the reply has come to so far.
+func (r *Reply) Summary() turn.Summary {
+	s := r.Machine.Summary()
+	all := r.encoder.usage()
+	total := all.total()
+	s.Prompt, s.Cached, s.ModelCalls = total.input, total.cached, all.calls()
+	return s
 }
 
 // Fault is what went wrong without an error for the client, for the log; nil if
 // nothing did.
 func (r *Reply) Fault() error {
-	return errors.Join(r.fault, r.output.fault, r.model.fault, r.tools.fault)
+	return errors.Join(r.Machine.Fault(), r.encoder.fault, r.encoder.output.fault)
 }
-
-// Summary is what the reply has come to so far.
-func (r *Reply) Summary() turn.Summary { return r.model.summary() }
 
 // ToolCalls is how many calls of tools the reply has made, and how many accesses to
 // tool servers, calls and lists, failed.
-func (r *Reply) ToolCalls() (made, failed int) { return r.tools.made, r.tools.failed }
-
-// Turn is the turn of the model call being made; nil before the first one.
-func (r *Reply) Turn() *turn.Turn { return r.request.Turn }
+func (r *Reply) ToolCalls() (made, failed int) { return r.Made() }
 
 // Start says that the first events of a background response are stored already.
 func (r *Reply) Start() {
-	r.phase = phaseOpen
-	r.events.Sequence = r.request.queued
+	r.Begun()
+	r.encoder.begun = true
+	r.encoder.events.Sequence = r.encoder.request.queued
 }
 
 // Sequence is the number of the stream's next event.
-func (r *Reply) Sequence() int { return r.events.Sequence }
+func (r *Reply) Sequence() int { return r.encoder.events.Sequence }
 
 // Ending reports whether how the response has ended is being stored.
-func (r *Reply) Ending() bool { return r.phase == phaseCommitting }
+func (r *Reply) Ending() bool { return r.encoder.committing }
 
 // Lost is why a background response could not be stored as it has ended; nil if it
 // could. Its stream has no end of ours then.
-func (r *Reply) Lost() error { return r.lost }
+func (r *Reply) Lost() error { return r.encoder.lost }
 
 // Text is the text of the item that is being written, for measurements that keep it from
 // growing; nil between items.
 func (r *Reply) Text() *[]byte {
-	if r.output.item == nil {
+	if r.encoder.output.item == nil {
 		return nil
 	}
-	return &r.output.item.Text
+	return &r.encoder.output.item.Text
 }
 
-// event takes one event of the turn.
-func (r *Reply) event(e turn.Event) {
-	if r.compaction != nil {
-		r.summary.event(e)
-		r.compaction.inline.grown(r, e)
-		return
-	}
-	if e.Kind == turn.Reasoning && r.request.Options.HideReasoning {
-		return
-	}
-	switch e.Step {
-	case turn.Start:
-		r.output.start(e)
-	case turn.Delta:
-		r.output.text(e)
-	case turn.End:
-		r.endItem(e.Cut)
-	}
+// encoder writes a reply. Streams and whole objects are made of the same parts: a stream
+// has the events of each as it comes, the object is what they add up to. It is a
+// [reply.Encoder], a [reply.Settler] and [reply.Tools].
+type encoder struct {
+	request *Request
+	reply   *reply.Machine
+	mode    api.Mode
+
+	// What is written: the events, the items, and the object that has them.
+	events eventWriter
+	output output
+	object responseObject
+	begun  bool // the first events are written
+
+	// What the model calls have come to, beside what the machine knows.
+	earlier   usage           // of the requests before this one that have made the same response
+	messages  *messages       // nil: the client does not want them
+	diagnosis *turn.Diagnosis // of the first prompt of the conversation; nil: there is none
+
+	// The turn that is being made.
+	prompted int         // how many of the made items its prompt has
+	searches int         // for tools, that it has called and that were run here
+	call     *hostedCall // that it has completed, and that becomes a run now
+
+	// The compaction that the reply is, or begins with.
+	compaction *compaction // nil: there is none
+	summary    summary
+
+	// How the reply has ended. ending has no status while that is not known.
+	ending     ending
+	committing bool  // that is being stored
+	commitMade bool  // how it is stored is settled
+	lost       error // why a background response could not be stored as it has ended
+
+	// fault is what went wrong without an error for the client.
+	fault error
 }
 
-// endItem completes the item that is being written; cut says that the engine ended
-// it.
-func (r *Reply) endItem(cut bool) {
-	it := r.output.endText()
+func (e *encoder) note(fault error) { e.fault = errors.Join(e.fault, fault) }
+
+// take returns what the writer of events has written.
+func (e *encoder) take() []byte {
+	dst := e.events.Dst
+	e.events.Dst = nil
+	return dst
+}
+
+func newEncoder(r *Request, m api.Mode) *encoder {
+	e := &encoder{request: r, mode: m, events: newEventWriter(r.Options), earlier: continued(r.Storage.Continued)}
+	e.output = output{request: r.Request, events: &e.events, mode: m, answered: -1, pages: r.Tools.Pages.With(item.Pages{})}
+	e.object = responseObject{request: r.Request, encoder: e, stored: r.Storage.Wanted}
+	if r.Compaction != nil {
+		e.compaction = &compaction{Compaction: r.Compaction}
+	}
+	if r.Options.Messages {
+		e.messages = &messages{}
+	}
+	return e
+}
+
+// The methods of the machine's interfaces get what the client has, and return it with what
+// they have written. In between, the writer of events has it.
+
+// Begin writes the first events of a stream.
+func (e *encoder) Begin(dst []byte, _ *reply.Choice) []byte {
+	e.events.Dst = dst
+	e.begin()
+	return e.take()
+}
+
+// Open begins the item that a part of the turn becomes.
+func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
+	if e.hides(p) {
+		return dst
+	}
+	e.events.Dst = dst
+	e.output.start(p.Kind, p.Call)
+	return e.take()
+}
+
+// hides reports whether the client does not see a part.
+func (e *encoder) hides(p *reply.Part) bool {
+	return p.Kind == turn.Reasoning && e.request.Options.HideReasoning
+}
+
+// Delta adds text to the item.
+func (e *encoder) Delta(dst []byte, p *reply.Part, text []byte) []byte {
+	if e.hides(p) {
+		return dst
+	}
+	e.events.Dst = dst
+	e.output.text(text, p.Logprobs)
+	e.output.closeDelta()
+	return e.take()
+}
+
+// Close completes the item; cut says that the engine ended it.
+func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, cut bool) []byte {
+	if e.hides(p) {
+		return dst
+	}
+	e.events.Dst = dst
+	e.output.text(text, p.Logprobs)
+	e.endItem(cut)
+	return e.take()
+}
+
+// endItem completes the item that is being written.
+func (e *encoder) endItem(cut bool) {
+	it := e.output.endText()
 	switch {
 	case cut && it.Kind.OnlyWhole():
+		// The client has seen nothing of it, and there is nothing to run.
 	case it.Kind == item.Unknown:
-		r.steps.unknown++
-		r.output.addUnknown(it)
+		e.output.addUnknown(it)
 	case it.Kind == item.MCPApproval:
-		r.steps.stopFor(clientActs)
-		r.output.addWhole(it)
+		e.output.addWhole(it)
 	case it.Kind == item.ToolSearch:
-		r.runSearch(it)
+		e.search(it)
 	case it.Kind.HasAction():
-		r.steps.stopFor(clientActs)
-		r.output.addAction(it)
+		e.output.addAction(it)
 	case it.hosted != nil && !cut:
-		r.tools.call(it)
+		e.call = e.output.newCall(it)
 	default:
-		if it.Kind == item.Function || it.Kind == item.Custom {
-			r.steps.stopFor(clientActs)
-		}
-		r.output.addText(it, cut)
+		e.output.addText(it, cut)
 	}
 }
 
-// cutItems adds the items that have begun to those of the response, as far as they
-// have come. No event says that they are complete: clients make the calls that are.
-func (r *Reply) cutItems() {
-	r.tools.cut()
-	if it := r.output.item; it != nil && !it.Kind.OnlyWhole() {
-		r.output.add(it, item.StatusIncomplete)
+// cutItem adds the item that has begun to those of the response, as far as it has come.
+// No event says that it is complete: clients make the calls that are.
+func (e *encoder) cutItem() {
+	if it := e.output.item; it != nil && !it.Kind.OnlyWhole() {
+		e.output.add(it, item.StatusIncomplete)
 	}
-	r.output.item = nil
+	e.output.item = nil
+}
+
+// Settle takes the tokens of a push.
+func (e *encoder) Settle(dst []byte, _ *reply.Choice, tokens []harmony.Token) ([]byte, *apierror.Error) {
+	if e.messages != nil {
+		e.messages.tokens = append(e.messages.tokens, tokens...)
+	}
+	return dst, e.checkLogprobs()
+}
+
+// Finish writes nothing: why the response has ended is in its last event.
+func (e *encoder) Finish(dst []byte, _ *reply.Choice) []byte { return dst }
+
+// checkLogprobs returns an error if the client gets no events and the reply has more
+// log probabilities than an object may have.
+func (e *encoder) checkLogprobs() *apierror.Error {
+	if !e.output.logprobs.tooLarge || e.request.Options.Follow {
+		return nil
+	}
+	return turn.LogprobsTooLarge("include", "max_output_tokens")
 }

@@ -28,14 +28,6 @@ type usage struct {
 	earlier int // how many of them are of requests before this one
 }
 
-// begin begins a model call whose prompt has so many tokens.
-func (u *usage) begin(prompt int) {
-	u.turns = append(u.turns, turnUsage{input: prompt, cached: engine.Unknown})
-}
-
-// last is the model call being made, or the last one.
-func (u *usage) last() *turnUsage { return &u.turns[len(u.turns)-1] }
-
 // calls is how many model calls the request has made.
 func (u *usage) calls() int { return len(u.turns) - u.earlier }
 

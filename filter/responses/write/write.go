@@ -49,7 +49,7 @@ func (r *Request) Follow() api.Follower {
 // stream, and returns its key and the object with which the request is answered.
 // It must only be called for a background response.
 func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) (store.Key, []byte, *apierror.Error) {
-	reply := r.newReply(api.Loop)
+	reply := newEncoder(r, api.Loop)
 	key := store.Key{Tenant: r.Context.Tenant, ID: r.ResponseID}
 	err := r.Services.Store.Put(ctx, key.Tenant, &store.Response{
 		ID: r.ResponseID, Previous: r.Storage.Previous, Conversation: r.Lock.ID(), Version: 1,
@@ -58,7 +58,7 @@ func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) 
 	})
 	if err == nil {
 		reply.begin()
-		r.queued = reply.Sequence()
+		r.queued = reply.events.Sequence
 		if err = r.Services.Store.Append(ctx, key.Tenant, key.ID, owner, store.Batch{First: 0, Last: r.queued - 1, SSE: reply.events.Dst}); err != nil {
 			_ = r.Services.Store.Delete(context.WithoutCancel(ctx), key.Tenant, key.ID) // else it fails when the lease ends
 		}
