@@ -49,10 +49,14 @@ func NewChains(limit int64) *Chains { return read.NewChains(limit) }
 
 // API is the Responses API. It is safe for concurrent use.
 type API struct {
-	Store     store.Store     // nil: nothing is stored
-	Approvals store.Approvals // of tool calls, also where no responses are stored; nil: an approval is valid any number of times
-	Sealer    *seal.Sealer    // nil: include reasoning.encrypted_content has no effect
-	Chains    *Chains         // nil: a chain is read and rendered again at each of its turns
+	// nil: nothing is stored.
+	Store store.Store
+	// Approvals: of tool calls, also where no responses are stored; nil: an approval is valid any number of times.
+	Approvals store.Approvals
+	// nil: include reasoning.encrypted_content has no effect.
+	Sealer *seal.Sealer
+	// nil: a chain is read and rendered again at each of its turns.
+	Chains *Chains
 
 	// Compactor seals the summaries of compacted conversations; nil: none is
 	// compacted.
@@ -75,7 +79,8 @@ type API struct {
 	// compatibility mode.
 	ToolTimeout time.Duration
 
-	servers hosted.Runner // replaces Tools in tests
+	// Replaces Tools in tests.
+	servers hosted.Runner
 }
 
 // toolServers returns what calls tools.
@@ -146,6 +151,7 @@ func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	case repeated.Options.Stream:
 		return api.Outcome{Stream: &stored.Replay{SSE: write.Replay(repeated.Response, repeated.Options)}}
 	}
+
 	return api.Outcome{Answer: stored.AppendObject(nil, repeated.Response)}
 }
 
@@ -197,16 +203,20 @@ func (a *API) Stored(ctx context.Context, tenant, response, conversation string)
 	if a.Store == nil {
 		return false, nil
 	}
+
 	var err error
 	if response != "" {
 		_, err = a.Store.Head(ctx, tenant, response)
 	}
+
 	if conversation != "" && err == nil {
 		_, err = a.Store.Conversation(ctx, tenant, conversation)
 	}
+
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 

@@ -24,13 +24,22 @@ func (r *itemReader) addVerdict(it item.Item) *apierror.Error {
 	if !r.ownInput {
 		return nil
 	}
-	v := request.Verdict{RequestID: strings.Clone(it.At.Get("approval_request_id").Str), Reason: strings.Clone(it.At.Get("reason").Str), At: it.At.Path}
+
+	v := request.Verdict{
+		RequestID: strings.Clone(it.At.Get("approval_request_id").Str),
+		Reason:    strings.Clone(it.At.Get("reason").Str),
+		At:        it.At.Path,
+	}
 	if v.RequestID == "" {
 		return apierror.Invalid(it.At.Path+".approval_request_id", "An approval has no approval_request_id.")
 	}
-	if err := (jsontext.Field{Result: it.At.Get("approve"), Path: it.At.Path + ".approve"}).SetSwitch(&v.Approved); err != nil {
+	if err := (jsontext.Field{
+		Result: it.At.Get("approve"),
+		Path:   it.At.Path + ".approve",
+	}).SetSwitch(&v.Approved); err != nil {
 		return err
 	}
+
 	same := func(o request.Verdict) bool { return o.RequestID == v.RequestID }
 	switch {
 	case len(r.verdicts)+len(r.repeated) >= r.rc.Limits.Tools:
@@ -39,7 +48,9 @@ func (r *itemReader) addVerdict(it item.Item) *apierror.Error {
 		r.repeated = append(r.repeated, v)
 		return nil
 	}
+
 	r.verdicts = append(r.verdicts, v)
+
 	return nil
 }
 
@@ -65,7 +76,10 @@ func sameCall(a, b item.Item) bool {
 }
 
 func changedApproval(it item.Item) *apierror.Error {
-	return apierror.Invalid(it.At.Path, "The mcp_approval_request %q is not the one that was made under this id: its server_label, name or arguments have changed. Send it as it was in the response.", item.Clip(it.ID))
+	return apierror.Invalid(it.At.Path,
+		"The mcp_approval_request %q is not the one that was made under this id: its server_label, name or "+
+			"arguments have changed. Send it as it was in the response.", item.Clip(
+			it.ID))
 }
 
 // findApproved returns the calls about which the request has a verdict, in order.
@@ -76,6 +90,7 @@ func (d *decoder) findApproved(ctx context.Context) ([]request.ApprovedCall, *ap
 	if err := d.checkVerdicts(); err != nil {
 		return nil, err
 	}
+
 	calls := make([]request.ApprovedCall, 0, len(d.items.verdicts))
 	for _, v := range d.items.verdicts {
 		asked := d.items.approvals[v.RequestID]
@@ -84,9 +99,11 @@ func (d *decoder) findApproved(ctx context.Context) ([]request.ApprovedCall, *ap
 			return nil, err
 		}
 		calls = append(calls, request.ApprovedCall{
-			Verdict: v, Label: strings.Clone(asked.Server), Name: strings.Clone(asked.Name), Arguments: strings.Clone(arguments),
+			Verdict: v, Label: strings.Clone(asked.Server), Name: strings.Clone(asked.Name), Arguments: strings.Clone(
+				arguments),
 		})
 	}
+
 	for i := range calls {
 		server, err := d.tools.ServerOf(calls[i].Label)
 		if err != nil {
@@ -94,6 +111,7 @@ func (d *decoder) findApproved(ctx context.Context) ([]request.ApprovedCall, *ap
 		}
 		calls[i].Server = server
 	}
+
 	return calls, nil
 }
 
@@ -107,12 +125,16 @@ func (d *decoder) checkVerdicts() *apierror.Error {
 	}
 
 	if len(d.items.repeated) > 0 {
-		return refuse(d.items.repeated, "The mcp_approval_request %s has been answered already.", "The mcp_approval_requests %s have been answered already.")
+		return refuse(d.items.repeated, "The mcp_approval_request %s has been answered already.",
+			"The mcp_approval_requests %s have been answered already.")
 	}
 	if len(unknown) > 0 {
-		return refuse(unknown, "There is no mcp_approval_request with the id %s. Send it in the input, or continue the response that has it.",
-			"There are no mcp_approval_requests with the ids %s. Send them in the input, or continue the response that has them.")
+		return refuse(unknown,
+			"There is no mcp_approval_request with the id %s. Send it in the input, or continue the response that has it.",
+			"There are no mcp_approval_requests with the ids %s. Send them in the input, or continue the response "+
+				"that has them.")
 	}
+
 	return nil
 }
 
@@ -131,19 +153,23 @@ func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
 	if len(d.items.verdicts) == 0 || d.reader.Store == nil {
 		return nil
 	}
+
 	ids := make([]string, len(d.items.verdicts))
 	for i, v := range d.items.verdicts {
 		ids[i] = v.RequestID
 	}
+
 	found, err := d.items.fetch(ctx, ids)
 	if err != nil {
 		return err
 	}
+
 	for _, i := range found {
 		stored, err := item.ReadStored(i, "input")
 		if err != nil {
 			return err
 		}
+
 		sent, isSent := d.items.approvals[stored.ID]
 		switch {
 		case !isSent:
@@ -151,9 +177,11 @@ func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
 		case stored.Kind != sent.Kind || !sameCall(stored, sent):
 			err = changedApproval(sent)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

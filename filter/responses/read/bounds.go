@@ -30,7 +30,9 @@ func (r *itemReader) bringIn(param string, bytes int) *apierror.Error {
 func (r *itemReader) count(param string, bytes int) *apierror.Error {
 	if r.storedBytes += bytes; r.storedBytes > r.rc.Limits.Bytes {
 		return apierror.New(http.StatusBadRequest, stored.CodeTooLarge, param,
-			"The stored items of the request, those of its conversation, of the responses that it continues and of each item_reference, have more than %d bytes. Refer to fewer items, or begin another conversation. (The operator can raise limits.max_conversation_bytes.)", r.rc.Limits.Bytes)
+			"The stored items of the request, those of its conversation, of the responses that it continues and "+
+				"of each item_reference, have more than %d bytes. Refer to fewer items, or begin another "+
+				"conversation. (The operator can raise limits.max_conversation_bytes.)", r.rc.Limits.Bytes)
 	}
 	return nil
 }
@@ -50,6 +52,7 @@ func (r *itemReader) fetch(ctx context.Context, ids []string) (map[string]store.
 			distinct = append(distinct, id)
 		}
 	}
+
 	found := make(map[string]store.Item, len(distinct))
 	for size := fetchBatch; len(distinct) > 0; size *= 2 {
 		batch := distinct[:min(size, len(distinct))]
@@ -58,14 +61,17 @@ func (r *itemReader) fetch(ctx context.Context, ids []string) (map[string]store.
 		if err != nil {
 			return nil, stored.Unavailable(err)
 		}
+
 		bytes := 0
 		for id, i := range items {
 			bytes += times[id] * len(i.JSON)
 			found[id] = i
 		}
+
 		if err := r.bringIn("input", bytes); err != nil {
 			return nil, err
 		}
 	}
+
 	return found, nil
 }

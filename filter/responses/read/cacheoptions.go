@@ -48,6 +48,7 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 		default:
 			err = toolset.CacheFields.Other(key, v, &f.ignored)
 		}
+
 		return err
 	})
 	dst := jsontext.AppendString([]byte(`,"prompt_cache_options":{"mode":`), mode)
@@ -55,6 +56,7 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 	if compared != "" {
 		dst = jsontext.AppendString(append(dst, `,"comparison_response_id":`...), compared)
 	}
+
 	dst = append(dst, '}')
 	f.echo.cacheOptions, f.input.Replies.Compared = dst, strings.Clone(compared)
 	f.options.Compared = compared != "" && f.rc.Prompts != nil

@@ -20,7 +20,9 @@ import (
 // request continues.
 func chainError(id string, err error) *apierror.Error {
 	if errors.Is(err, store.ErrNotFound) {
-		return request.PreviousNotFound("The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", item.Clip(id))
+		return request.PreviousNotFound(
+			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", item.Clip(
+				id))
 	}
 	return stored.Unavailable(err)
 }
@@ -33,28 +35,37 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 	case previous == "":
 		return nil
 	case d.reader.Store == nil:
-		return request.PreviousNotFound("No responses are stored, so none can be continued. Send the whole conversation as input.")
-	case d.reader.Chains == nil, record.From(ctx) != nil, d.items.compacting.standalone: // whose answer has the items themselves
+		return request.PreviousNotFound(
+			"No responses are stored, so none can be continued. Send the whole conversation as input.")
+	case d.reader.Chains == nil, record.From(ctx) != nil, d.items.compacting.standalone:
+		// The answer to a compaction has the items themselves, and so has a recorded exchange.
 		_, err := d.items.readChain(ctx, previous)
 		return err
 	}
+
 	head, err := d.reader.Store.Head(ctx, d.rc.Tenant, previous)
 	if err != nil {
 		return chainError(previous, err)
 	}
+
 	var apiErr *apierror.Error
 	c := d.reader.Chains.get(d.rc.Tenant, previous)
 	if c == nil || !c.valid(head) {
 		c, apiErr = d.nextChain(ctx, head)
 	}
+
 	if c == nil && apiErr == nil {
 		c, apiErr = d.wholeChain(ctx, head)
 	}
+
 	if c == nil {
 		return apiErr
 	}
+
 	d.beginWith(ctx, c.at(head))
-	return d.items.count("previous_response_id", c.bytes-d.items.storedBytes) // without what was read and counted already
+
+	// Without what was read and counted already.
+	return d.items.count("previous_response_id", c.bytes-d.items.storedBytes)
 }
 
 // beginWith begins the conversation with a remembered chain.
@@ -62,7 +73,8 @@ func (d *decoder) beginWith(ctx context.Context, c *chain) {
 	d.history.chain = c
 	d.items.before = c.prefix
 	d.items.state = c.state.with(d.items.state)
-	d.items.tools.index = toolset.Index{} // the list is the chain's
+	// The list of deferred tools is the chain's now.
+	d.items.tools.index = toolset.Index{}
 	reader, rc := d.reader, d.rc
 	d.items.whole = func() ([]turn.Item, *apierror.Error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*request.StoreTimeout)
@@ -99,6 +111,7 @@ func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apie
 	if err := d.rc.Room(madeOfStored * stored.ResponseBytes(last)); err != nil {
 		return nil, err
 	}
+
 	next := &chain{tenant: d.rc.Tenant, id: previous, own: ownItems(last), head: head}
 	before := d.reader.Chains.get(d.rc.Tenant, last.Previous)
 	switch {
@@ -109,9 +122,11 @@ func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apie
 	case before == nil || before.newEpoch || before.head.Epoch != head.Epoch:
 		return nil, nil
 	}
+
 	if d.reader.extendChain(ctx, d.rc, next, before, last) != nil {
 		return nil, nil
 	}
+
 	return next, nil
 }
 
@@ -123,13 +138,24 @@ func (d *decoder) wholeChain(ctx context.Context, head store.Head) (*chain, *api
 	if apiErr != nil || last.Lapsed {
 		return nil, apiErr
 	}
+
 	prefix, err := d.rc.Extend(ctx, nil, d.items.items)
 	if err != nil {
 		return nil, nil
 	}
-	c := &chain{tenant: d.rc.Tenant, id: d.fields.previous, prefix: prefix, own: ownItems(last), bytes: d.items.storedBytes, state: d.items.state.with(serverState{}), head: head}
+
+	c := &chain{
+		tenant: d.rc.Tenant,
+		id:     d.fields.previous,
+		prefix: prefix,
+		own:    ownItems(last),
+		bytes:  d.items.storedBytes,
+		state:  d.items.state.with(serverState{}),
+		head:   head,
+	}
 	d.items.items = nil
 	d.reader.Chains.put(c, nil)
+
 	return c, nil
 }
 
@@ -140,15 +166,19 @@ func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response,
 	if err != nil {
 		return nil, chainError(id, err)
 	}
+
 	last := responses[len(responses)-1]
 	if last.Live && !last.Lapsed {
-		return nil, apierror.Invalid("previous_response_id", "The response %q is still being made. Wait for its end, or cancel it.", id)
+		return nil, apierror.Invalid("previous_response_id",
+			"The response %q is still being made. Wait for its end, or cancel it.", id)
 	}
+
 	for _, response := range responses {
 		if err := r.bringIn("previous_response_id", stored.ResponseBytes(response)); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := r.addResponses(responses...); err != nil {
 		return nil, err
 	}
@@ -164,22 +194,27 @@ func (a *Reader) extendChain(ctx context.Context, rc *turn.RequestContext, next,
 		items.before = before.prefix
 		items.state.numbered = maps.Clone(before.state.numbered)
 	}
+
 	if slices.ContainsFunc(slices.Concat(r.Input, r.Output), item.IsCompaction) {
 		return errCompacted
 	}
 	if err := items.addResponses(r); err != nil {
 		return err
 	}
+
 	var err error
 	if next.prefix, err = rc.Extend(ctx, items.before, items.items); err != nil {
 		return err
 	}
+
 	next.state, next.bytes = items.state, stored.ResponseBytes(r)
 	if before != nil {
 		next.bytes += before.bytes
 		next.state = before.state.with(items.state)
 	}
+
 	a.Chains.put(next, before)
+
 	return nil
 }
 
@@ -190,23 +225,33 @@ var errCompacted = errors.New("the response has a compaction")
 // remember remembers the chain of a response that has been stored; before is that
 // of the response that it continues.
 func (a *Reader) remember(ctx context.Context, rc *turn.RequestContext, before *chain, r *store.Response) {
-	ctx = record.With(ctx, nil) // what is remembered is not the exchange's
+	// A recorded exchange must not have what is read to remember the chain.
+	ctx = record.With(ctx, nil)
 	next := &chain{tenant: rc.Tenant, id: r.ID, own: ownItems(r), head: store.Head{Version: r.Version}}
 	switch {
 	case a.Chains == nil || r.Live:
 		return
-	case before != nil && before.id == r.ID: // the response is made anew: what it had comes first in its input
-		r = &store.Response{ID: r.ID, Version: r.Version, Input: r.Input[min(before.own, len(r.Input)):], Output: r.Output}
+	case before != nil && before.id == r.ID:
+		// The response is made anew: what it had comes first in its input.
+		r = &store.Response{
+			ID:      r.ID,
+			Version: r.Version,
+			Input:   r.Input[min(before.own, len(r.Input)):],
+			Output:  r.Output,
+		}
 	case r.Previous == "":
 		before, next.newEpoch = nil, true
 	case before == nil || before.id != r.Previous:
 		return
 	}
+
 	if before != nil {
 		next.head.Epoch = before.head.Epoch
 		if r.Version > 1 {
 			next.head.Epoch++
 		}
 	}
-	_ = a.extendChain(ctx, rc.Within(ctx), next, before, r) // what cannot be remembered now is read when it is needed
+
+	// What cannot be remembered now is read when it is needed.
+	_ = a.extendChain(ctx, rc.Within(ctx), next, before, r)
 }

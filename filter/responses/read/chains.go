@@ -81,11 +81,13 @@ func (m *Chains) put(c, before *chain) {
 	if before != nil {
 		m.remove(store.Key{Tenant: before.tenant, ID: before.id})
 	}
+
 	key := store.Key{Tenant: c.tenant, ID: c.id}
 	m.remove(key)
 	if c.memory() > m.limit {
 		return
 	}
+
 	m.chains[key] = m.recent.PushFront(c)
 	m.bytes += c.memory()
 	for m.bytes > m.limit {

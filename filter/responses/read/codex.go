@@ -24,10 +24,14 @@ import (
 
 // codexTurn is what the mode knows of a request.
 type codexTurn struct {
-	outputs   map[string]gjson.Result // of tools, in the request, by call_id
-	empty     map[string]bool         // of these, those that are empty because their calls are sent without one
-	turn      *storedTurn             // of the previous response; nil: there is none that could be continued
-	continues bool                    // the request continues that turn
+	// outputs: of tools, in the request, by call_id.
+	outputs map[string]gjson.Result
+	// empty: of these, those that are empty because their calls are sent without one.
+	empty map[string]bool
+	// turn: of the previous response; nil: there is none that could be continued.
+	turn *storedTurn
+	// The request continues that turn.
+	continues bool
 }
 
 // findOutputs notes the outputs that the request has. A call that it has as
@@ -41,9 +45,11 @@ func (d *decoder) findOutputs() {
 		}
 		return true
 	})
+
 	d.fields.items.ForEach(func(_, v gjson.Result) bool {
 		id := v.Get("call_id").Str
-		if _, has := c.outputs[id]; !has && item.RoleOf(v.Get("type").Str) == item.ToolCall && v.Get("status").Str == item.StatusCompleted {
+		if _, has := c.outputs[id]; !has && item.RoleOf(v.Get("type").Str) == item.ToolCall &&
+			v.Get("status").Str == item.StatusCompleted {
 			c.outputs[id], c.empty[id] = gjson.Parse(`""`), true
 		}
 		return true
@@ -58,19 +64,23 @@ func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error)
 	if c == nil || !d.fields.items.IsArray() {
 		return nil, nil
 	}
+
 	d.findOutputs()
 	if d.fields.previous == "" || d.fields.options.Background || !d.stores() {
 		return nil, nil
 	}
+
 	r, err := stored.Current(ctx, d.reader.Store, d.rc.Tenant, d.fields.previous, d.rc.Room)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, nil // reading the chain fails with the right error
+		// Reading the chain fails with the right error.
+		return nil, nil
 	case err != nil:
 		return nil, stored.Unavailable(err)
 	case r.Live || r.Conversation != "":
 		return nil, nil
 	}
+
 	c.turn = readTurn(r)
 	for id, output := range c.outputs {
 		if known, has := c.turn.outputs[id]; has && !c.empty[id] && !sameOutput(known, output) {
@@ -78,23 +88,28 @@ func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error)
 		}
 		c.continues = c.continues || c.turn.waiting[id]
 	}
+
 	if c.continues {
 		return nil, d.checkWait()
 	}
+
 	return d.repeated()
 }
 
 // checkWait refuses a turn that has waited too long for its tools.
 func (d *decoder) checkWait() *apierror.Error {
 	r := d.codex.turn
-	var since int64 // the latest of the times that it has
+	// The turn has waited since the latest of the times that it has.
+	var since int64
 	for _, at := range gjson.GetManyBytes(r.Object, "created_at", "completed_at", stored.StoppedAt) {
 		since = max(since, at.Int())
 	}
 	if d.rc.Now().Sub(time.Unix(since, 0)) <= d.reader.ToolTimeout {
 		return nil
 	}
-	return request.PreviousNotFound("The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(r.ID), d.reader.ToolTimeout)
+	return request.PreviousNotFound(
+		"The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(
+			r.ID), d.reader.ToolTimeout)
 }
 
 // repeated is the answer to a request that repeats the turn's newest one; nil if the
@@ -104,6 +119,7 @@ func (d *decoder) repeated() (*Repeated, *apierror.Error) {
 	if len(d.codex.outputs) == 0 || len(t.latest) == 0 {
 		return nil, nil
 	}
+
 	isNew := false
 	err := d.fields.items.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		it, err := item.Read(v)
@@ -113,11 +129,13 @@ func (d *decoder) repeated() (*Repeated, *apierror.Error) {
 	if err != nil || isNew {
 		return nil, err
 	}
+
 	for _, i := range t.latest {
 		if id := gjson.GetBytes(i.JSON, "call_id").Str; id != "" && !sameOutput(t.outputs[id], d.codex.outputs[id]) {
 			return nil, request.TurnConflict(t.ID)
 		}
 	}
+
 	return &Repeated{Response: t.Response, Options: d.fields.options}, nil
 }
 
@@ -135,18 +153,23 @@ func (d *decoder) addCodexItem(it item.Item, source *reference) *apierror.Error 
 	case known && !c.turn.waiting[it.CallID]:
 		return nil
 	}
+
 	if !known {
 		if err := d.addItem(it, source); err != nil {
 			return err
 		}
 	}
+
 	return d.addEmptyOutput(&it)
 }
 
 // addEmptyOutput adds an empty output of a call.
 func (d *decoder) addEmptyOutput(call *item.Item) *apierror.Error {
 	text := jsontext.AppendString([]byte(`{"type":"`+call.Kind+`_output","call_id":`), call.CallID)
-	output, err := item.Read(jsontext.Field{Result: gjson.ParseBytes(append(text, `,"output":""}`...)), Path: call.At.Path})
+	output, err := item.Read(jsontext.Field{
+		Result: gjson.ParseBytes(append(text, `,"output":""}`...)),
+		Path:   call.At.Path,
+	})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,8 @@ Do not answer my last message, do not go on with the work, and call no tools. Pu
 Leave out everything else. Write the summary only.`
 
 // summaryHead is before a summary in the conversation that continues from it.
-const summaryHead = "The conversation up to here was shortened to the following summary, which you wrote. Go on from it.\n\n"
+const summaryHead = "The conversation up to here was shortened to the following summary, which you wrote. Go on " +
+	"from it.\n\n"
 
 // compacting is what an itemReader knows of compaction.
 type compacting struct {
@@ -54,6 +55,7 @@ func (d *decoder) checkStandalone() *apierror.Error {
 	if !d.items.compacting.standalone {
 		return nil
 	}
+
 	d.items.compacting.triggered, d.fields.store = true, false
 	switch {
 	case d.fields.options.Stream:
@@ -61,8 +63,10 @@ func (d *decoder) checkStandalone() *apierror.Error {
 	case d.fields.options.Background:
 		return apierror.Invalid("background", "A compaction cannot be made in the background. Leave background out.")
 	case d.fields.options.Messages:
-		return apierror.Invalid("enable_response_messages", "A compaction has no Harmony messages in it. Leave enable_response_messages out.")
+		return apierror.Invalid("enable_response_messages",
+			"A compaction has no Harmony messages in it. Leave enable_response_messages out.")
 	}
+
 	return nil
 }
 
@@ -88,10 +92,14 @@ func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
 	if it.Encrypted == "" {
 		return apierror.Invalid(it.At.Path+".encrypted_content", "A compaction has no encrypted_content.")
 	}
-	foreign := apierror.Invalid(it.At.Path+".encrypted_content", "The compaction was not made by this service, or its key is gone. Send the items that it replaced, or a summary as a message.")
+
+	foreign := apierror.Invalid(it.At.Path+".encrypted_content",
+		"The compaction was not made by this service, or its key is gone. Send the items that it replaced, or a "+
+			"summary as a message.")
 	if r.reader.Compactor == nil {
 		return foreign
 	}
+
 	sealed, err := r.reader.Compactor.Open(seal.Compaction, r.rc.Tenant, it.Encrypted)
 	room, n := binary.Uvarint(sealed)
 	if err != nil || n <= 0 {
@@ -100,7 +108,9 @@ func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
 	if err := r.forget(int(room)); err != nil {
 		return err
 	}
+
 	r.addTurn(turn.Item{Kind: turn.User, Summary: true, Text: summaryHead + string(sealed[n:]), Path: it.At.Path})
+
 	return nil
 }
 
@@ -130,11 +140,13 @@ func (r *itemReader) forget(room int) *apierror.Error {
 				room = 0
 				continue
 			}
-			it.Text = shorten(it.Text, size) // if need be; then no room is left
+			// A message that is shortened takes all the room that is left.
+			it.Text = shorten(it.Text, size)
 			room = size - len(it.Text)
 			kept = append(kept, it)
 		}
 	}
+
 	slices.Reverse(kept)
 	r.items, r.open = kept, nil
 	return nil
@@ -168,12 +180,16 @@ func (d *decoder) finishCompaction() *apierror.Error {
 	if d.reader.Compactor == nil {
 		return apierror.Invalid("input", "Compaction is not configured here. Send a summary as a message.")
 	}
+
 	askOnly(&d.fields.input)
 	d.fields.input.Engine.Logprobs, d.fields.input.Engine.TopLogprobs = false, 0
-	if err := d.items.unfold(); err != nil { // long texts may have to be shortened
+	// Long texts may have to be shortened.
+	if err := d.items.unfold(); err != nil {
 		return err
 	}
+
 	d.items.addTurn(turn.Item{Kind: turn.User, Text: askForSummary})
+
 	return nil
 }
 
@@ -191,5 +207,10 @@ func (d *decoder) compaction() *request.Compaction {
 	if !c.triggered {
 		return nil
 	}
-	return &request.Compaction{Sealer: d.reader.Compactor, Room: userRoom(d.rc.Model), Standalone: c.standalone, Retained: c.retained}
+	return &request.Compaction{
+		Sealer:     d.reader.Compactor,
+		Room:       userRoom(d.rc.Model),
+		Standalone: c.standalone,
+		Retained:   c.retained,
+	}
 }

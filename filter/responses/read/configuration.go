@@ -28,14 +28,18 @@ func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
 	if v := it.At.Get("reasoning.effort"); v.Exists() && v.Type != gjson.Null {
 		set.effort = strings.Clone(v.Raw)
 	}
+
 	if v := it.At.Get("text.format"); v.IsObject() {
 		set.format = strings.Clone(v.Raw)
 	}
+
 	if set.effort == "" && set.format == "" {
 		r.ignore(it.Kind)
 		return nil
 	}
+
 	r.state.config = r.state.config.with(set)
+
 	return nil
 }
 
@@ -45,13 +49,19 @@ func (d *decoder) configure() *apierror.Error {
 	c := &d.items.state.config
 	if c.effort != "" {
 		d.fields.input.OptedOut = false
-		if err := d.fields.readEffort(jsontext.Field{Result: gjson.Parse(c.effort), Path: c.path + ".reasoning.effort"}); err != nil {
+		if err := d.fields.readEffort(jsontext.Field{
+			Result: gjson.Parse(c.effort),
+			Path:   c.path + ".reasoning.effort",
+		}); err != nil {
 			return err
 		}
 	}
+
 	if c.format == "" {
 		return nil
 	}
+
 	d.fields.input.Format, d.fields.echo.format = nil, newEcho().format
+
 	return d.fields.readTextFormat(jsontext.Field{Result: gjson.Parse(c.format), Path: c.path + ".text.format"})
 }

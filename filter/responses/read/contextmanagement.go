@@ -20,10 +20,12 @@ func (f *fieldReader) readContextManagement(v jsontext.Field) *apierror.Error {
 		if kind := v.Get("type").Str; kind != "compaction" {
 			return apierror.Invalid(v.Path+".type", "The only type of context management is compaction.")
 		}
+
 		threshold := turn.DefaultContextLength / 4 * 3
 		if length := f.rc.Model.ContextLength; length > 0 {
 			threshold = length / 4 * 3
 		}
+
 		err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 			switch key {
 			case "type":
@@ -34,11 +36,14 @@ func (f *fieldReader) readContextManagement(v jsontext.Field) *apierror.Error {
 			}
 			return nil
 		})
-		if f.reader.Compactor == nil || f.reader.Tools.Client == nil { // nothing can be sealed, or a reply has one model call only
+		// Nothing can be sealed, or a reply has one model call only.
+		if f.reader.Compactor == nil || f.reader.Tools.Client == nil {
 			f.ignored.Add("context_management")
 			return err
 		}
+
 		f.compactAbove = threshold
+
 		return err
 	})
 }

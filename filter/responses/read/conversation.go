@@ -15,7 +15,8 @@ import (
 type readConversation struct {
 	reader *Reader
 	rc     *turn.RequestContext
-	chain  *chain // what is remembered of the responses that the request continues; nil: nothing
+	// What is remembered of the responses that the request continues; nil: nothing.
+	chain  *chain
 	hosted map[hosted.Space]*toolset.Server
 }
 
@@ -32,6 +33,7 @@ func (c *readConversation) Items(made []request.Made) ([]turn.Item, *apierror.Er
 			}
 		}
 	}
+
 	return items.items, nil
 }
 

@@ -21,13 +21,17 @@ func (a *Reader) ReadConversationBody(ctx context.Context, body []byte, rc *turn
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte(`{}`)
 	}
+
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return read, err
 	}
+
 	if v := root.Get("metadata"); v.Exists() {
-		read.Metadata = []byte(`{}`) // what null means
+		// An empty object is also what null means.
+		read.Metadata = []byte(`{}`)
 	}
+
 	d := a.newDecoder(rc)
 	known := func(key string) bool { return key == "metadata" || key == "items" }
 	if err := (jsontext.Field{Result: root}).FieldsOf(known, func(key string, v jsontext.Field) *apierror.Error {
@@ -48,9 +52,12 @@ func (a *Reader) ReadConversationBody(ctx context.Context, body []byte, rc *turn
 		return read, err
 	}
 	if d.items.compacting.triggered {
-		return read, apierror.Invalid("items", "An item of type compaction_trigger is for the input of a response. Leave it out.")
+		return read, apierror.Invalid("items",
+			"An item of type compaction_trigger is for the input of a response. Leave it out.")
 	}
+
 	read.Items = d.history.added
+
 	return read, d.checkIDs("items")
 }
 
@@ -59,7 +66,8 @@ func (d *decoder) readNewItems(v jsontext.Field) *apierror.Error {
 	n := 0
 	err := v.Elements(func(int, jsontext.Field) *apierror.Error {
 		if n == maxNewItems {
-			return apierror.Invalid("items", "The field \"items\" has more than %d items. Send the others in further requests.", maxNewItems)
+			return apierror.Invalid("items",
+				"The field \"items\" has more than %d items. Send the others in further requests.", maxNewItems)
 		}
 		n++
 		return nil

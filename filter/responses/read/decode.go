@@ -65,16 +65,22 @@ func (d *decoder) read(ctx context.Context, body []byte) (*Repeated, *apierror.E
 	if err := d.checkStandalone(); err != nil {
 		return nil, err
 	}
+
 	return d.continueTurn(ctx)
 }
 
 // build makes the request of what the fields say.
 func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error) {
-	for _, add := range []func(*decoder, context.Context) *apierror.Error{(*decoder).addConversation, (*decoder).addChain, (*decoder).addInput} {
+	for _, add := range []func(*decoder, context.Context) *apierror.Error{
+		(*decoder).addConversation,
+		(*decoder).addChain,
+		(*decoder).addInput,
+	} {
 		if err := add(d, ctx); err != nil {
 			return nil, err
 		}
 	}
+
 	if d.history.lock != nil {
 		if err := d.checkIDs("input"); err != nil {
 			return nil, err
@@ -84,13 +90,16 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 			return nil, err
 		}
 	}
+
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
+
 	first, err := d.newPreflight(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	var t *turn.Turn
 	if first == nil {
 		p := d.firstCall()
@@ -102,14 +111,17 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 			return nil, request.OfInput(err)
 		}
 	}
+
 	f := &d.fields
-	rc := d.rc.Within(context.Background()) // the reply goes on when ctx has ended
+	// The reply goes on when ctx has ended.
+	rc := d.rc.Within(context.Background())
 	r := &request.Request{
 		Context: rc, ResponseID: d.id,
 		Model: f.input.Engine.Model, Created: d.rc.Now().Unix(),
 		Options: f.options, IgnoredFields: f.ignored, Echo: f.echo.append(nil),
 		Turn: t, Preflight: first, MaxOutput: f.echo.maxOutputTokens, Sealer: f.sealer,
-		Tools:      d.tools.Called(f.echo.maxToolCalls, d.items.state.container, d.items.state.pages, d.items.state.joined.Loaded),
+		Tools: d.tools.Called(f.echo.maxToolCalls, d.items.state.container, d.items.state.pages,
+			d.items.state.joined.Loaded),
 		Storage:    request.Storage{Wanted: d.stores(), Previous: f.previous, Input: d.history.added},
 		Lock:       d.history.lock,
 		Compaction: d.compaction(),
@@ -118,6 +130,7 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 	if d.codex != nil && d.codex.continues {
 		continueAs(r, d.codex.turn)
 	}
+
 	return r, nil
 }
 
@@ -135,19 +148,28 @@ func (d *decoder) finish() *apierror.Error {
 	case d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:
 		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
 	case f.options.Background && !d.stores():
-		return apierror.Invalid("background", "Background responses must be stored. Leave out store: false, or background (where the operator stores no responses at all).")
+		return apierror.Invalid("background",
+			"Background responses must be stored. Leave out store: false, or background (where the operator "+
+				"stores no responses at all).")
 	case f.options.Messages && f.options.Background:
-		return apierror.Invalid("enable_response_messages", "enable_response_messages is not for background responses, because the messages are not stored. Leave one of the two out.")
+		return apierror.Invalid("enable_response_messages",
+			"enable_response_messages is not for background responses, because the messages are not stored. Leave "+
+				"one of the two out.")
 	case f.options.Messages && f.input.Hides():
-		return apierror.Invalid("enable_response_messages", "enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
+		return apierror.Invalid("enable_response_messages",
+			"enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
 	}
+
 	if err := f.input.FinishLength("max_output_tokens"); err != nil {
 		return err
 	}
-	if f.options.Messages && f.compactAbove > 0 { // whose first model call is the reply's own
+
+	// The Harmony messages are those of the first model call, which has to be the reply's own.
+	if f.options.Messages && f.compactAbove > 0 {
 		f.compactAbove = 0
 		f.ignored.Add("context_management")
 	}
+
 	f.options.Follow = f.options.Stream
 	f.options.Stream = f.options.Stream || f.options.Background
 	if err := d.configure(); err != nil {
@@ -159,6 +181,7 @@ func (d *decoder) finish() *apierror.Error {
 	if err := d.tools.Join(&d.items.state.joined, d.items.tools.hosted); err != nil {
 		return err
 	}
+
 	d.tools.EnforceText()
 	f.finishLogprobs()
 	f.finishEcho()
@@ -168,6 +191,7 @@ func (d *decoder) finish() *apierror.Error {
 	if key := f.echo.cacheKey; key != nil && *key != "" {
 		f.input.Session = *key
 	}
+
 	f.input.Engine.ID = d.rc.ID("resp_")
 	f.input.Engine.Whole = !f.options.Stream
 	return nil
@@ -182,7 +206,8 @@ func (f *fieldReader) finishEcho() {
 	if f.input.OptedOut {
 		f.echo.reasoning.effort = "none"
 	}
-	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.input.Effort), string(f.rc.Model.Effort), string(harmony.EffortMedium))
+	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.input.Effort), string(f.rc.Model.Effort),
+		string(harmony.EffortMedium))
 }
 
 // firstCall is the turn's input, with the conversation as it is now.

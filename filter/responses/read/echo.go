@@ -34,7 +34,12 @@ type samplingEcho struct {
 
 // newEcho has the defaults, for a request that has no fields.
 func newEcho() echo {
-	return echo{tools: toolset.NewEcho(), format: []byte(`{"type":"text"}`), truncation: "disabled", metadata: []byte("{}")}
+	return echo{
+		tools:      toolset.NewEcho(),
+		format:     []byte(`{"type":"text"}`),
+		truncation: "disabled",
+		metadata:   []byte("{}"),
+	}
 }
 
 // append appends the members of a response object.
@@ -51,6 +56,7 @@ func (e *echo) append(dst []byte) []byte {
 	if e.verbosity != "" {
 		dst = jsontext.AppendString(append(dst, `,"verbosity":`...), e.verbosity)
 	}
+
 	dst = appendNumber(append(dst, `},"temperature":`...), e.sampling.temperature, 1)
 	dst = appendNumber(append(dst, `,"top_p":`...), e.sampling.topP, 1)
 	dst = appendNumber(append(dst, `,"frequency_penalty":`...), e.sampling.frequencyPenalty, 0)

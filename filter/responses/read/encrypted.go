@@ -15,6 +15,7 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 	if it.Encrypted == "" {
 		return "", nil
 	}
+
 	path := it.At.Path + ".encrypted_content"
 	if r.reader.Sealer != nil {
 		text, err := r.reader.Sealer.Open(seal.Reasoning, r.rc.Tenant, it.Encrypted)
@@ -22,11 +23,14 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 			return string(text), nil
 		}
 		if errors.Is(err, seal.ErrTenant) {
-			return "", apierror.Invalid(path, "The encrypted content was made for another tenant. Leave the item out.").With(err)
+			return "", apierror.Invalid(path,
+				"The encrypted content was made for another tenant. Leave the item out.").With(err)
 		}
 	}
+
 	if r.ignored != nil && r.ownInput {
 		r.ignored.Add(path)
 	}
+
 	return "", nil
 }

@@ -17,17 +17,24 @@ type fieldReader struct {
 	rc     *turn.RequestContext
 	tools  *toolset.Reader
 
-	input        turn.Input     // but for the conversation
-	items        jsontext.Field // the field input, or the items for a conversation
+	// input: but for the conversation.
+	input turn.Input
+	// The field input, or the items for a conversation.
+	items        jsontext.Field
 	instructions string
-	previous     string // previous_response_id
-	conversation string // the id of the conversation that the response belongs to
+	// previous_response_id.
+	previous string
+	// The id of the conversation that the response belongs to.
+	conversation string
 	store        bool
-	sealer       *seal.Sealer // for reasoning.encrypted_content, if the request wants it
-	options      request.Options
-	ignored      jsontext.Ignored
-	echo         echo // what the response object repeats
-	compactAbove int  // the tokens of a prompt above which the conversation is compacted; 0: never
+	// sealer: for reasoning.encrypted_content, if the request wants it.
+	sealer  *seal.Sealer
+	options request.Options
+	ignored jsontext.Ignored
+	// What the response object repeats.
+	echo echo
+	// The tokens of a prompt above which the conversation is compacted; 0: never.
+	compactAbove int
 }
 
 func newFieldReader(a *Reader, rc *turn.RequestContext) fieldReader {
@@ -45,12 +52,24 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"previous_response_id": {Read: (*fieldReader).readPrevious},
 	"conversation":         {Read: (*fieldReader).readConversation},
 	"instructions":         {Read: (*fieldReader).readInstructions},
-	"stream":               {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.Stream) }},
-	"include":              {Read: (*fieldReader).readInclude},
+	"stream": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(
+			&f.options.Stream)
+	}},
+	"include": {Read: (*fieldReader).readInclude},
 
-	"tools":               {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.tools.ReadTools(v) }},
-	"tool_choice":         {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.tools.ReadChoice(v) }},
-	"parallel_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.tools.ReadParallelCalls(v) }},
+	"tools": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return f.tools.ReadTools(
+			v)
+	}},
+	"tool_choice": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return f.tools.ReadChoice(
+			v)
+	}},
+	"parallel_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return f.tools.ReadParallelCalls(
+			v)
+	}},
 	"max_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&f.echo.maxToolCalls, 1, math.MaxInt32)
 	}},
@@ -62,52 +81,87 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"reasoning":  {Read: (*fieldReader).readReasoning},
 	"text":       {Read: (*fieldReader).readText},
 
-	"enable_response_messages": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.Messages) }},
+	"enable_response_messages": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(
+			&f.options.Messages)
+	}},
 
-	"moderation":        {Read: (*fieldReader).readModeration},
-	"store":             {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.store) }},
-	"metadata":          {Read: (*fieldReader).readMetadata},
-	"safety_identifier": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.safety, v) }},
-	"prompt_cache_key":  {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.cacheKey, v) }},
+	"moderation": {Read: (*fieldReader).readModeration},
+	"store":      {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.store) }},
+	"metadata":   {Read: (*fieldReader).readMetadata},
+	"safety_identifier": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return setText(
+			&f.echo.safety, v)
+	}},
+	"prompt_cache_key": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return setText(
+			&f.echo.cacheKey, v)
+	}},
 
-	"background":              {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.Background) }},
-	"top_logprobs":            {Read: (*fieldReader).readTopLogprobs},
-	"logprobs":                {Refused: "logprobs is a field of POST /v1/chat/completions. Use include with message.output_text.logprobs."},
-	"previous_input_messages": {Refused: "previous_input_messages is not supported. Send the conversation as input items."},
-	"prompt":                  {Refused: "Prompt templates are not supported. Send instructions and input."},
-	"structured_outputs":      {Read: (*fieldReader).readStructuredOutputs},
-	"messages":                {Refused: "messages is a field of POST /v1/chat/completions. Use input."},
-	"response_format":         {Refused: "response_format is a field of POST /v1/chat/completions. Use text.format."},
-	"reasoning_effort":        {Refused: "reasoning_effort is a field of POST /v1/chat/completions. Use reasoning.effort."},
-	"max_tokens":              {Refused: "max_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.", Unless: []string{}},
-	"max_completion_tokens":   {Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.", Unless: []string{}},
-	"service_tier":            {Ignored: "the order in which requests are served is Envoy's and the engine's; the response has `default`"},
-	"stream_options":          {Ignored: "its one member pads events against eavesdroppers; the last event always has the usage"},
-	"user":                    {Ignored: "names the client's user, for the service that serves it"},
-	"client_metadata":         {Ignored: "what a client notes about itself"},
-	"thinking":                {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.sampling().ReadThinking(v) }},
-	"verbosity":               {Refused: "verbosity is a field of POST /v1/chat/completions. Use text.verbosity."},
-	"n":                       {Refused: "A response has one answer. Leave n out.", Unless: []string{"1"}},
-	"functions":               {Refused: "functions is a field of POST /v1/chat/completions. Use tools."},
-	"system":                  {Refused: "system is a field of POST /v1/messages. Use instructions."},
-	"format":                  {Refused: "format belongs to Ollama. Use text.format."},
-	"grammar":                 {Refused: "grammar is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
-	"json_schema":             {Refused: "json_schema is a field of POST /v1/chat/completions. Use text.format."},
-	"regex":                   {Refused: "regex is a field of POST /v1/chat/completions. Use structured_outputs.regex."},
-	"ebnf":                    {Refused: "ebnf is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
-	"guided_json":             {Refused: "guided_json is a field of POST /v1/chat/completions. Use structured_outputs.json."},
-	"guided_regex":            {Refused: "guided_regex is a field of POST /v1/chat/completions. Use structured_outputs.regex."},
-	"guided_choice":           {Refused: "guided_choice is a field of POST /v1/chat/completions. Use structured_outputs.choice."},
-	"guided_grammar":          {Refused: "guided_grammar is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
-	"modalities":              {Refused: "The model writes text only. Leave modalities out.", Unless: []string{`["text"]`}},
-	"audio":                   {Refused: "Audio output is not supported. Leave audio out."},
-	"previous_response":       {Refused: "Whole responses are not sent back. Use previous_response_id, or send its output as input items."},
-	"generate":                {Read: onlyTrue},
-	"background_options":      {Ignored: "when a background response is made: as soon as there is room"},
-	"image":                   {Ignored: "how much of pictures the model sees: it sees none"},
-	"access_programs":         {Ignored: "which of OpenAI's models may answer: here it is the one that is named"},
-	"context_management":      {Read: (*fieldReader).readContextManagement},
-	"prompt_cache_options":    {Read: (*fieldReader).readCacheOptions},
+	"background": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(
+			&f.options.Background)
+	}},
+	"top_logprobs": {Read: (*fieldReader).readTopLogprobs},
+	"logprobs": {Refused: "logprobs is a field of POST /v1/chat/completions. Use include with " +
+		"message.output_text.logprobs."},
+	"previous_input_messages": {Refused: "previous_input_messages is not supported. Send the conversation as " +
+		"input items."},
+	"prompt":             {Refused: "Prompt templates are not supported. Send instructions and input."},
+	"structured_outputs": {Read: (*fieldReader).readStructuredOutputs},
+	"messages":           {Refused: "messages is a field of POST /v1/chat/completions. Use input."},
+	"response_format":    {Refused: "response_format is a field of POST /v1/chat/completions. Use text.format."},
+	"reasoning_effort": {Refused: "reasoning_effort is a field of POST /v1/chat/completions. Use " +
+		"reasoning.effort."},
+	"max_tokens": {
+		Refused: "max_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.",
+		Unless:  []string{},
+	},
+	"max_completion_tokens": {
+		Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.",
+		Unless:  []string{},
+	},
+	"service_tier": {Ignored: "the order in which requests are served is Envoy's and the engine's; the " +
+		"response has `default`"},
+	"stream_options": {Ignored: "its one member pads events against eavesdroppers; the last event always " +
+		"has the usage"},
+	"user":            {Ignored: "names the client's user, for the service that serves it"},
+	"client_metadata": {Ignored: "what a client notes about itself"},
+	"thinking": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return f.sampling().ReadThinking(
+			v)
+	}},
+	"verbosity": {Refused: "verbosity is a field of POST /v1/chat/completions. Use text.verbosity."},
+	"n":         {Refused: "A response has one answer. Leave n out.", Unless: []string{"1"}},
+	"functions": {Refused: "functions is a field of POST /v1/chat/completions. Use tools."},
+	"system":    {Refused: "system is a field of POST /v1/messages. Use instructions."},
+	"format":    {Refused: "format belongs to Ollama. Use text.format."},
+	"grammar": {Refused: "grammar is a field of POST /v1/chat/completions. Use " +
+		"structured_outputs.grammar."},
+	"json_schema": {Refused: "json_schema is a field of POST /v1/chat/completions. Use text.format."},
+	"regex":       {Refused: "regex is a field of POST /v1/chat/completions. Use structured_outputs.regex."},
+	"ebnf":        {Refused: "ebnf is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
+	"guided_json": {Refused: "guided_json is a field of POST /v1/chat/completions. Use " +
+		"structured_outputs.json."},
+	"guided_regex": {Refused: "guided_regex is a field of POST /v1/chat/completions. Use " +
+		"structured_outputs.regex."},
+	"guided_choice": {Refused: "guided_choice is a field of POST /v1/chat/completions. Use " +
+		"structured_outputs.choice."},
+	"guided_grammar": {Refused: "guided_grammar is a field of POST /v1/chat/completions. Use " +
+		"structured_outputs.grammar."},
+	"modalities": {
+		Refused: "The model writes text only. Leave modalities out.",
+		Unless:  []string{`["text"]`},
+	},
+	"audio": {Refused: "Audio output is not supported. Leave audio out."},
+	"previous_response": {Refused: "Whole responses are not sent back. Use previous_response_id, or send its " +
+		"output as input items."},
+	"generate":             {Read: onlyTrue},
+	"background_options":   {Ignored: "when a background response is made: as soon as there is room"},
+	"image":                {Ignored: "how much of pictures the model sees: it sees none"},
+	"access_programs":      {Ignored: "which of OpenAI's models may answer: here it is the one that is named"},
+	"context_management":   {Read: (*fieldReader).readContextManagement},
+	"prompt_cache_options": {Read: (*fieldReader).readCacheOptions},
 }, turn.SamplingFields, (*fieldReader).sampling)
 
 func (f *fieldReader) sampling() turn.Sampling {

@@ -15,12 +15,15 @@ import (
 
 // firstCall is all that the first model call's token request is made of.
 type firstCall struct {
-	rc      *turn.RequestContext
-	input   turn.Input
-	summary bool // the model is asked for a summary of the conversation
+	rc    *turn.RequestContext
+	input turn.Input
+	// The model is asked for a summary of the conversation.
+	summary bool
 
-	compactAbove int          // the tokens of a prompt above which the conversation is compacted first; 0: never
-	compactor    *seal.Sealer // of that compaction
+	// The tokens of a prompt above which the conversation is compacted first; 0: never.
+	compactAbove int
+	// compactor: of that compaction.
+	compactor *seal.Sealer
 }
 
 // prepare makes the token request. It reads what the store has of the turn.
@@ -49,13 +52,16 @@ func (p *firstCall) prepareSummary(ctx context.Context) (*turn.Turn, *apierror.E
 		in.Items = shortened(p.input.Items, size)
 		t, err = p.rc.Prepare(ctx, &in)
 	}
+
 	if p.cramped(t, err) {
 		in.Truncate = true
 		t, err = p.rc.Prepare(ctx, &in)
 	}
+
 	if most := p.input.Engine.MaxTokens; err == nil && most > 0 {
 		t.Engine.MaxTokens = min(t.Engine.MaxTokens, most)
 	}
+
 	return t, err
 }
 
@@ -85,13 +91,16 @@ func shorten(text string, size int) string {
 	if len(text) <= size {
 		return text
 	}
+
 	begin, end := size/2, len(text)-size/2
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
 		begin--
 	}
+
 	for end < len(text) && !utf8.RuneStart(text[end]) {
 		end++
 	}
+
 	return text[:begin] + fmt.Sprintf("\n[%d bytes are left out here]\n", end-begin) + text[end:]
 }
 
@@ -117,6 +126,7 @@ func (p *firstCall) compacts(t *turn.Turn, err *apierror.Error) bool {
 	case len(t.Engine.Prompt) <= p.compactAbove:
 		return false
 	}
+
 	return p.input.Before != nil || slices.ContainsFunc(p.input.Items, func(i turn.Item) bool {
 		return i.Kind != turn.Instructions && i.Kind != turn.User && i.Kind != turn.Tools
 	})
@@ -129,9 +139,11 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 	if !p.compacts(t, err) {
 		return &request.Prepared{Turn: t}, err
 	}
+
 	asks := *p
 	askOnly(&asks.input)
-	asks.input.Engine.MaxTokens = 0 // which is for the reply
+	// The limit is for the reply, not for the summary.
+	asks.input.Engine.MaxTokens = 0
 	asks.input.Replies = turn.Replies{}
 	asks.input.Engine.Logprobs, asks.input.Engine.TopLogprobs = false, 0
 	if asks.input.Before != nil {
@@ -141,12 +153,18 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		}
 		asks.input.Before, asks.input.Items = nil, append(whole, asks.input.Items...)
 	}
+
 	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{Kind: turn.User, Text: askForSummary})
 	summary, failed := asks.prepareSummary(ctx)
 	if failed != nil && err == nil {
 		return &request.Prepared{Turn: t}, nil
 	}
-	return &request.Prepared{Turn: summary, Compaction: &request.Compaction{Sealer: p.compactor, Room: userRoom(p.rc.Model)}, Required: err != nil}, failed
+
+	return &request.Prepared{
+		Turn:       summary,
+		Compaction: &request.Compaction{Sealer: p.compactor, Room: userRoom(p.rc.Model)},
+		Required:   err != nil,
+	}, failed
 }
 
 // afterCompaction is the job that prepares the model call behind a compaction.

@@ -17,7 +17,8 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 		return nil
 	case "json_object":
 		f.echo.format = []byte(`{"type":"json_object"}`)
-		if schema := v.Get("schema"); schema.IsObject() { // where llama.cpp has it, and others
+		// llama.cpp has the schema here, and others.
+		if schema := v.Get("schema"); schema.IsObject() {
 			format, err := f.rc.SchemaFormat(jsontext.Field{Result: schema, Path: v.Path + ".schema"})
 			return f.input.SetFormat(format, v.Path, err)
 		}
@@ -26,6 +27,7 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 		format, err := f.readJSONSchema(v)
 		return f.input.SetFormat(format, v.Path, err)
 	}
+
 	return apierror.Invalid(v.Path, "The type of \"text.format\" must be text, json_object or json_schema.")
 }
 
@@ -40,11 +42,13 @@ func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.
 	if err != nil {
 		return nil, err
 	}
+
 	echo := jsontext.AppendString([]byte(`{"type":"json_schema","name":`), format.Announced.Name)
 	var description *string
 	if text := v.Get("description"); text.Type == gjson.String {
 		description = &text.Str
 	}
+
 	echo = appendText(append(echo, `,"description":`...), description)
 	echo = append(append(echo, `,"schema":`...), format.Announced.Schema...)
 	echo = strconv.AppendBool(append(echo, `,"strict":`...), format.Strict)

@@ -18,15 +18,24 @@ import (
 // history is the stored part of a conversation: what the request continues, what
 // it refers to, and what it adds.
 type history struct {
-	chain      *chain                // what is remembered of the previous response; nil: nothing
-	lock       *request.Lock         // nil: no conversation is locked
-	earlier    []store.Item          // of the conversation
-	references map[string]*reference // the items that the input refers to
-	missing    []string              // the ids of those that are not stored
-	added      []store.Item          // the input, as it is stored
-	items      int                   // how many of the decoder's items are stored ones
-	waiting    map[string]bool       // the calls among the stored items without an output; nil: not known yet
-	outputs    map[string]bool       // the calls with one; nil: not known yet
+	// What is remembered of the previous response; nil: nothing.
+	chain *chain
+	// nil: no conversation is locked.
+	lock *request.Lock
+	// earlier: of the conversation.
+	earlier []store.Item
+	// The items that the input refers to.
+	references map[string]*reference
+	// The ids of those that are not stored.
+	missing []string
+	// The input, as it is stored.
+	added []store.Item
+	// How many of the decoder's items are stored ones.
+	items int
+	// The calls among the stored items without an output; nil: not known yet.
+	waiting map[string]bool
+	// The calls with one; nil: not known yet.
+	outputs map[string]bool
 }
 
 // addConversation locks the conversation for the response, unless the response is
@@ -42,6 +51,7 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 	case d.reader.Store == nil:
 		return apierror.Invalid("conversation", "No conversations are stored. Send the whole conversation as input.")
 	}
+
 	if d.fields.store && !d.rc.Unbounded {
 		l := &request.Lock{Store: d.reader.Store, Tenant: d.rc.Tenant, Conversation: id, Response: d.id}
 		if err := l.Acquire(ctx); err != nil {
@@ -49,6 +59,7 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 		}
 		d.history.lock = l
 	}
+
 	items, err := d.reader.Store.ConversationItems(ctx, d.rc.Tenant, id, store.Page{Limit: d.rc.Limits.Items + 1})
 	if err != nil {
 		return ofConversation(stored.ConversationError(id, err))
@@ -56,6 +67,7 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 	if err := d.items.bringIn("conversation", stored.ItemBytes(items...)); err != nil {
 		return err
 	}
+
 	d.history.earlier = items
 
 	return d.items.addAllStored(items, "conversation")
@@ -82,10 +94,12 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	case v.Type == gjson.String:
 		return d.addItem(item.UserMessage(v), nil)
 	}
+
 	d.items.ownInput = true
 	if err := d.findReferences(ctx, v); err != nil {
 		return err
 	}
+
 	last := d.lastCompaction(v)
 
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
@@ -93,17 +107,20 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 		if most := d.rc.Limits.Items; i >= 2*most || len(d.items.items) > most {
 			return apierror.Invalid("input", "The conversation has more than %d messages, calls and results.", most)
 		}
+
 		it, err := item.Read(v)
 		var source *reference
 		if err == nil && it.Kind == "item_reference" {
 			it, source, err = d.resolve(it)
 		}
+
 		if err != nil {
 			return err
 		}
 		if d.codex != nil {
 			return d.addCodexItem(it, source)
 		}
+
 		return d.addItem(it, source)
 	})
 }
@@ -130,6 +147,7 @@ func (d *decoder) addItem(it item.Item, source *reference) *apierror.Error {
 	if d.isRepeat(&it) {
 		return nil
 	}
+
 	if d.stores() && it.Kind != "compaction_trigger" {
 		id := strings.Clone(it.ID)
 		if id == "" {
@@ -137,6 +155,7 @@ func (d *decoder) addItem(it item.Item, source *reference) *apierror.Error {
 		}
 		d.history.added = append(d.history.added, store.Item{ID: id, JSON: source.storedJSON(&it, id)})
 	}
+
 	d.items.compacting.source = source
 	err := d.items.add(it)
 	d.items.compacting.source = nil

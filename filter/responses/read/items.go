@@ -22,24 +22,35 @@ type itemReader struct {
 	reader *Reader
 	rc     *turn.RequestContext
 
-	ignored *jsontext.Ignored // takes the items and members without an effect; nil: they are not listed
+	// Takes the items and members without an effect; nil: they are not listed.
+	ignored *jsontext.Ignored
 
-	before *turn.Prefix                          // replaces the items before items; nil: there are none
-	items  []turn.Item                           // what the model sees
-	whole  func() ([]turn.Item, *apierror.Error) // reads the items that before replaces
-	state  serverState
+	// Replaces the items before items; nil: there are none.
+	before *turn.Prefix
+	// What the model sees.
+	items []turn.Item
+	// Reads the items that before replaces.
+	whole func() ([]turn.Item, *apierror.Error)
+	state serverState
 
-	searched  int                  // bytes that were searched for unknown members
-	ownInput  bool                 // the items are the request's own input
-	approvals map[string]item.Item // the requests for approval, by id
-	verdicts  []request.Verdict    // of the request's own input
-	repeated  []request.Verdict    // those of them about calls that have one already
+	// Bytes that were searched for unknown members.
+	searched int
+	// The items are the request's own input.
+	ownInput bool
+	// The requests for approval, by id.
+	approvals map[string]item.Item
+	// verdicts: of the request's own input.
+	verdicts []request.Verdict
+	// Those of them about calls that have one already.
+	repeated []request.Verdict
 
-	tools       toolItems
-	compacting  compacting
-	storedBytes int // of the stored items that the request brings in
+	tools      toolItems
+	compacting compacting
+	// storedBytes: of the stored items that the request brings in.
+	storedBytes int
 
-	open *openCalls // nil: not needed yet
+	// nil: not needed yet.
+	open *openCalls
 }
 
 // itemType is what becomes of one type of input item. Exactly one of its members
@@ -62,9 +73,12 @@ var itemTypes = map[string]itemType{
 	"mcp_call":                {add: (*itemReader).addMCPCall},
 	"compaction":              {add: (*itemReader).addCompaction},
 	"compaction_trigger":      {add: (*itemReader).addTrigger},
-	"additional_tools":        {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addTools(r, it) }},
-	"tool_search_call":        {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addSearch(r, it) }},
-	"tool_search_output":      {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addFound(r, it) }},
+	"additional_tools": {add: func(r *itemReader, it item.Item) *apierror.Error {
+		return r.tools.addTools(r,
+			it)
+	}},
+	"tool_search_call":   {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addSearch(r, it) }},
+	"tool_search_output": {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addFound(r, it) }},
 
 	"code_interpreter_call": {add: (*itemReader).addContainer},
 	"web_search_call":       {skipped: true},
@@ -97,20 +111,24 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 	if err := r.checkTrigger(it); err != nil {
 		return err
 	}
+
 	r.retain(&it)
 	if err := r.ignoreMembers(&it); err != nil {
 		return err
 	}
+
 	t, known := itemTypes[it.Kind]
 	if it.ModelView.Exists() {
 		r.addModelView(&it)
 	}
+
 	switch {
 	case !known:
 		return r.addOther(it)
 	case t.skipped || t.another:
 		return nil
 	}
+
 	return t.add(r, it)
 }
 
@@ -142,6 +160,7 @@ func (r *itemReader) addAllStored(items []store.Item, path string) *apierror.Err
 	for last >= 0 && !item.IsCompaction(items[last]) {
 		last--
 	}
+
 	for i := range items {
 		r.compacting.superseded = i < last
 		if err := r.addStored(items[i], path); err != nil {
@@ -189,20 +208,25 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 	case "":
 		return apierror.Invalid(it.At.Path+".role", "A message has no role.")
 	default:
-		return apierror.Invalid(it.At.Path+".role", "The role of a message must be system, developer, user or assistant.")
+		return apierror.Invalid(it.At.Path+".role",
+			"The role of a message must be system, developer, user or assistant.")
 	}
+
 	if !it.Content.Exists() {
 		return apierror.Invalid(it.At.Path+".content", "A message has no content.")
 	}
+
 	text, err := item.ReadContent(it.Content, r.rc.Model.Images, false)
 	if kind == turn.Instructions && len(r.items) == 0 && r.before.Len() == 0 {
 		text = turn.WithoutBilling(text)
 	}
+
 	if message := (turn.Item{Kind: kind, Text: text, Path: it.At.Path}); it.Role == "assistant" {
 		r.items = turn.AppendAssistant(r.items, message)
 	} else {
 		r.addTurn(message)
 	}
+
 	return err
 }
 
@@ -227,7 +251,14 @@ func (r *itemReader) addCall(it item.Item) *apierror.Error {
 	if err == nil {
 		err = it.CheckCall()
 	}
-	r.addTurn(turn.Item{Kind: turn.Call, Text: arguments, CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
+	r.addTurn(turn.Item{
+		Kind:      turn.Call,
+		Text:      arguments,
+		CallID:    it.CallID,
+		Namespace: it.Namespace,
+		Name:      it.Name,
+		Path:      it.At.Path,
+	})
 	return err
 }
 
@@ -241,7 +272,14 @@ func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
 			return err
 		}
 	}
-	r.addTurn(turn.Item{Kind: turn.Call, Text: turn.CustomArguments(text), CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
+	r.addTurn(turn.Item{
+		Kind:      turn.Call,
+		Text:      turn.CustomArguments(text),
+		CallID:    it.CallID,
+		Namespace: it.Namespace,
+		Name:      it.Name,
+		Path:      it.At.Path,
+	})
 	return it.CheckCall()
 }
 
@@ -250,7 +288,8 @@ func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
 func (r *itemReader) addOutput(it item.Item) *apierror.Error {
 	if it.CallID == "" {
 		if it.CallID = r.openNow().first(it.Name); it.CallID == "" {
-			return apierror.Invalid(it.At.Path+".call_id", "A tool's output has no call_id, and no call before it waits for an output.")
+			return apierror.Invalid(it.At.Path+".call_id",
+				"A tool's output has no call_id, and no call before it waits for an output.")
 		}
 	}
 	text, err := it.ReadOutput()
@@ -264,28 +303,36 @@ func (r *itemReader) addMCPCall(it item.Item) *apierror.Error {
 	if it.ID == "" {
 		return apierror.Invalid(it.At.Path+".id", "An MCP call has no id.")
 	}
-	it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.MCPCall.Names().Prefix) // under which its reasoning is kept
+
+	// Under which its reasoning is kept.
+	it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.MCPCall.Names().Prefix)
 	if id := it.At.Get("approval_request_id").Str; id != "" {
 		r.state.noteAnswered(strings.Clone(id))
 		r.verdicts = slices.DeleteFunc(r.verdicts, func(v request.Verdict) bool { return v.RequestID == id })
 	}
+
 	if item.IsCutCall(store.Item{JSON: []byte(it.At.Raw)}) {
 		return nil
 	}
 	if it.Namespace = it.Server; it.Namespace == "" {
 		return apierror.Invalid(it.At.Path+".server_label", "An MCP call has no server_label.")
 	}
+
 	if seen, ok := r.state.numbered[turn.ToolName{Namespace: it.Namespace, Name: it.Name}]; ok {
 		it.Name = seen
 	}
+
 	if err := r.addCall(it); err != nil {
 		return err
 	}
+
 	text, err := mcpOutput(&it)
 	if err != nil {
 		return err
 	}
+
 	r.addTurn(turn.Item{Kind: turn.Result, Text: text, CallID: it.CallID, Hosted: true, Path: it.At.Path})
+
 	return nil
 }
 
@@ -313,7 +360,8 @@ func (r *itemReader) addContainer(it item.Item) *apierror.Error {
 
 // addModelView adds what the model sees in the place of a stored item.
 func (r *itemReader) addModelView(it *item.Item) {
-	_, id, _ := strings.Cut(it.ID, "_") // under which its reasoning is kept
+	// Under which its reasoning is kept.
+	_, id, _ := strings.Cut(it.ID, "_")
 	v := it.ModelView
 	call := turn.Item{
 		Kind: turn.Call, Text: v.Get("input").Str, CallID: item.CallPrefix + id,
@@ -323,5 +371,12 @@ func (r *itemReader) addModelView(it *item.Item) {
 	if call.Builtin && call.Namespace == hosted.NamespaceOf(tools.WebSearch) {
 		r.state.pages.Add(v.Get("output").Str, nil)
 	}
-	r.addTurn(call, turn.Item{Kind: turn.Result, Text: v.Get("output").Str, CallID: call.CallID, Hosted: true, Path: it.At.Path})
+
+	r.addTurn(call, turn.Item{
+		Kind:   turn.Result,
+		Text:   v.Get("output").Str,
+		CallID: call.CallID,
+		Hosted: true,
+		Path:   it.At.Path,
+	})
 }

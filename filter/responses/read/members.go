@@ -13,12 +13,20 @@ import (
 var itemMembers = map[string]jsontext.Members{
 	"message": {
 		"type": {}, "id": {}, "status": {}, "role": {}, "phase": {}, "content": {},
-		"tools":  {Refused: "Tools are those of the request. Send them as its field tools, or as an item of the type additional_tools."},
+		"tools": {Refused: "Tools are those of the request. Send them as its field tools, or as an item of the " +
+			"type additional_tools."},
 		"name":   {Ignored: noPlace},
 		"author": {Ignored: noPlace},
 		"internal_chat_message_metadata_passthrough": {Ignored: ownNotes},
 	},
-	"reasoning":               {"type": {}, "id": {}, "status": {}, "summary": {}, "content": {}, "encrypted_content": {}},
+	"reasoning": {
+		"type":              {},
+		"id":                {},
+		"status":            {},
+		"summary":           {},
+		"content":           {},
+		"encrypted_content": {},
+	},
 	"function_call":           callMembers("arguments"),
 	"function_call_output":    outputMembers,
 	"custom_tool_call":        callMembers("input"),
@@ -82,6 +90,7 @@ func (r *itemReader) ignoreMembers(it *item.Item) *apierror.Error {
 	if known == nil || r.ignored == nil || !r.ownInput {
 		return nil
 	}
+
 	err := ignoreOthers(r, it.At, known)
 	for _, content := range []jsontext.Field{it.Content, it.Summary, it.Output} {
 		if !content.IsArray() {
@@ -94,6 +103,7 @@ func (r *itemReader) ignoreMembers(it *item.Item) *apierror.Error {
 			return err == nil
 		})
 	}
+
 	return err
 }
 

@@ -9,8 +9,9 @@ import (
 
 // openCalls are the calls without an output, as items are added.
 type openCalls struct {
-	open   map[string]bool
-	queues map[string][]string // the ids of the calls by the name of the tool, and of all calls by ""
+	open map[string]bool
+	// The ids of the calls by the name of the tool, and of all calls by "".
+	queues map[string][]string
 }
 
 func (o *openCalls) add(items ...turn.Item) {
@@ -59,12 +60,14 @@ func (d *decoder) isRepeat(it *item.Item) bool {
 	if h.items == 0 && d.items.before == nil || it.CallID == "" {
 		return false
 	}
+
 	switch item.RoleOf(it.Kind) {
 	case item.ToolCall:
 		return h.waits(d, it.CallID)
 	case item.ToolOutput:
 		return !d.items.openNow().open[it.CallID] && h.has(d, it.CallID)
 	}
+
 	return false
 }
 
@@ -86,7 +89,8 @@ func (h *history) has(d *decoder, id string) bool {
 	if h.outputs == nil {
 		items := slices.Clone(d.items.items[:min(h.items, len(d.items.items))])
 		if d.items.whole != nil {
-			if whole, err := d.items.whole(); err == nil { // else the turn finds that the call is unknown
+			// If the chain cannot be read now, preparing the turn finds that the call is unknown.
+			if whole, err := d.items.whole(); err == nil {
 				items = append(items, whole...)
 			}
 		}
@@ -97,5 +101,6 @@ func (h *history) has(d *decoder, id string) bool {
 			}
 		}
 	}
+
 	return h.outputs[id]
 }

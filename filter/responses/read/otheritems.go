@@ -10,12 +10,23 @@ import (
 // are not known. What has text for the model becomes a call, an output or a message.
 
 // actionNames are the functions as which the model sees calls with an action.
-var actionNames = map[string]string{"shell_call": "shell", "local_shell_call": "local_shell", "apply_patch_call": "apply_patch", "computer_call": "computer"}
+var actionNames = map[string]string{
+	"shell_call":       "shell",
+	"local_shell_call": "local_shell",
+	"apply_patch_call": "apply_patch",
+	"computer_call":    "computer",
+}
 
 // addActionCall adds a call with an action.
 func (r *itemReader) addActionCall(it item.Item) *apierror.Error {
 	it.Name = actionNames[it.Kind]
-	r.addTurn(turn.Item{Kind: turn.Call, Text: it.ActionArguments(), CallID: it.CallID, Name: it.Name, Path: it.At.Path})
+	r.addTurn(turn.Item{
+		Kind:   turn.Call,
+		Text:   it.ActionArguments(),
+		CallID: it.CallID,
+		Name:   it.Name,
+		Path:   it.At.Path,
+	})
 	return it.CheckCall()
 }
 

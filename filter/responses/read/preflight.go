@@ -20,25 +20,30 @@ func (d *decoder) newPreflight(ctx context.Context) (*request.Preflight, *apierr
 			continue
 		}
 		if listed, ok := d.items.state.listed[h.Label]; ok && h.Builtin == nil && h.Covers(listed) {
-			_ = h.Offer(d.rc, listed) // what is left out was logged when the tools were listed
+			// What is left out was logged when the tools were listed.
+			_ = h.Offer(d.rc, listed)
 		} else if !d.fields.input.NoCalls {
 			p.Unlisted = append(p.Unlisted, h)
 		}
 	}
+
 	var err *apierror.Error
 	if p.Approved, err = d.findApproved(ctx); err != nil {
 		return nil, err
 	}
+
 	compacts := d.items.compacting.triggered
 	switch {
 	case compacts && len(p.Approved) > 0:
-		return nil, apierror.Invalid(p.Approved[0].At, "A conversation that is compacted cannot continue with a call. Send the approval in a request of its own.")
+		return nil, apierror.Invalid(p.Approved[0].At,
+			"A conversation that is compacted cannot continue with a call. Send the approval in a request of its own.")
 	case d.rc.Unbounded && !compacts:
 		d.listNow(ctx, p.Unlisted)
 		return nil, d.tools.OfferHosted()
 	case len(p.Unlisted)+len(p.Approved) == 0, compacts:
 		return nil, d.tools.OfferHosted()
 	}
+
 	return p, nil
 }
 

@@ -31,14 +31,21 @@ import (
 
 // Reader reads requests for responses. It is safe for concurrent use.
 type Reader struct {
-	Store     store.Store    // nil: nothing is stored
-	Sealer    *seal.Sealer   // nil: include reasoning.encrypted_content has no effect
-	Compactor *seal.Sealer   // seals the summaries of compacted conversations; nil: none is compacted
-	Chains    *Chains        // nil: a chain is read and rendered again at each of its turns
-	Tools     toolset.Config // what the configuration says about tools
-	Servers   hosted.Runner  // lets servers list their tools
+	// nil: nothing is stored.
+	Store store.Store
+	// nil: include reasoning.encrypted_content has no effect.
+	Sealer *seal.Sealer
+	// Seals the summaries of compacted conversations; nil: none is compacted.
+	Compactor *seal.Sealer
+	// nil: a chain is read and rendered again at each of its turns.
+	Chains *Chains
+	// What the configuration says about tools.
+	Tools toolset.Config
+	// Lets servers list their tools.
+	Servers hosted.Runner
 
-	UsagePerTurn        bool // see API
+	// See API.
+	UsagePerTurn        bool
 	OpenReasoningEvents bool
 
 	// ToolTimeout is how long a turn waits for the outputs of its tools in Codex

@@ -23,12 +23,15 @@ func (e reasoningEcho) append(dst []byte) []byte {
 	} else {
 		dst = jsontext.AppendString(dst, e.summary)
 	}
+
 	if e.context {
 		dst = append(dst, `,"context":"current_turn"`...)
 	}
+
 	if e.mode {
 		dst = append(dst, `,"mode":"standard"`...)
 	}
+
 	return append(dst, '}')
 }
 
@@ -45,7 +48,8 @@ func (f *fieldReader) readReasoningContext(v jsontext.Field) *apierror.Error {
 // readReasoningMode reads how the model reasons. There is one way.
 func (f *fieldReader) readReasoningMode(v jsontext.Field) *apierror.Error {
 	if v.Type != gjson.String || v.Str != "standard" {
-		return apierror.Invalid(v.Path, "The model has one way to reason. Leave %s out, and use a higher effort.", v.Path)
+		return apierror.Invalid(v.Path, "The model has one way to reason. Leave %s out, and use a higher effort.",
+			v.Path)
 	}
 	f.echo.reasoning.mode = true
 	return nil

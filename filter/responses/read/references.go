@@ -22,19 +22,23 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 		}
 		return len(ids) <= d.rc.Limits.Items
 	})
+
 	if len(ids) == 0 || d.reader.Store == nil {
 		return nil
 	}
+
 	found, err := d.items.fetch(ctx, ids)
 	d.history.references = make(map[string]*reference, len(found))
 	for id, i := range found {
 		d.history.references[id] = &reference{item: i}
 	}
+
 	for _, id := range ids {
 		if d.history.references[id] == nil {
 			d.history.missing = append(d.history.missing, id)
 		}
 	}
+
 	return err
 }
 
@@ -61,14 +65,18 @@ func (r *reference) storedJSON(it *item.Item, id string) []byte {
 // resolve returns the item that a reference names.
 func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error) {
 	if d.reader.Store == nil {
-		return it, nil, apierror.Invalid(it.At.Path, "No responses are stored, so their items cannot be referred to. Send the item itself.")
+		return it, nil, apierror.Invalid(it.At.Path,
+			"No responses are stored, so their items cannot be referred to. Send the item itself.")
 	}
+
 	found, ok := d.history.references[it.ID]
 	if !ok {
 		return it, nil, apierror.New(http.StatusNotFound, stored.CodeItemNotFound, it.At.Path+".id", "%s",
-			apierror.One(append([]string{it.ID}, d.history.missing...), "The item %s is not stored (any more). Send the item itself.",
+			apierror.One(append([]string{it.ID}, d.history.missing...),
+				"The item %s is not stored (any more). Send the item itself.",
 				"The items %s are not stored (any more). Send the items themselves."))
 	}
+
 	if found.read.Kind == "" {
 		read, err := item.ReadStored(found.item, it.At.Path)
 		if err != nil {
@@ -76,6 +84,7 @@ func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error)
 		}
 		found.read = read
 	}
+
 	// Each reference is a few bytes of the request, and has all that the item says made anew:
 	// texts are copied, and tools read.
 	if err := d.rc.Spend(it.At.Path, 1+len(found.item.JSON)/referredStepBytes); err != nil {
@@ -95,6 +104,7 @@ func (d *decoder) checkIDs(param string) *apierror.Error {
 	for _, it := range h.earlier {
 		ids[it.ID] = true
 	}
+
 	var twice []string
 	for _, it := range h.added {
 		if ids[it.ID] {
@@ -102,8 +112,10 @@ func (d *decoder) checkIDs(param string) *apierror.Error {
 		}
 		ids[it.ID] = true
 	}
+
 	if twice != nil {
 		return stored.DuplicateItems(param, twice)
 	}
+
 	return nil
 }

@@ -19,19 +19,27 @@ import (
 
 // serverState is what a conversation says to this service and not to the model.
 type serverState struct {
-	listed    map[string][]tools.Tool  // the tools of MCP servers, by label
-	numbered  map[turn.ToolName]string // the names for the model of those tools that have another name there
-	answered  map[string]bool          // the requests for approval that have been answered
-	container string                   // the session of the built-in tools; "": they have none yet
-	pages     item.Pages               // that a browser has shown, in a turn that is not complete
-	joined    toolset.Joined           // the tools of items
-	config    configuration            // for the responses that follow
+	// The tools of MCP servers, by label.
+	listed map[string][]tools.Tool
+	// The names for the model of those tools that have another name there.
+	numbered map[turn.ToolName]string
+	// The requests for approval that have been answered.
+	answered map[string]bool
+	// The session of the built-in tools; "": they have none yet.
+	container string
+	// pages: that a browser has shown, in a turn that is not complete.
+	pages item.Pages
+	// The tools of items.
+	joined toolset.Joined
+	// config: for the responses that follow.
+	config configuration
 }
 
 // with is the state with that of what follows.
 func (s serverState) with(later serverState) serverState {
 	return serverState{
-		listed: merged(s.listed, later.listed), numbered: merged(s.numbered, later.numbered), answered: merged(s.answered, later.answered),
+		listed: merged(s.listed, later.listed), numbered: merged(s.numbered, later.numbered), answered: merged(
+			s.answered, later.answered),
 		container: cmp.Or(later.container, s.container),
 		pages:     s.pages.With(later.pages),
 		joined:    s.joined.With(later.joined),
@@ -61,12 +69,15 @@ func (s serverState) bytes() int64 {
 			n += int64(len(t.Name)+len(t.Description)+len(t.InputSchema)+len(t.Annotations)) + 2*overhead
 		}
 	}
+
 	for name, seen := range s.numbered {
 		n += int64(len(name.Namespace)+len(name.Name)+len(seen)) + overhead
 	}
+
 	for id := range s.answered {
 		n += int64(len(id)) + overhead
 	}
+
 	return n
 }
 
@@ -109,6 +120,7 @@ func (r *itemReader) addList(it item.Item) *apierror.Error {
 	if it.Error.Exists() && it.Error.Type != gjson.Null {
 		return nil
 	}
+
 	var listed []tools.Tool
 	list := jsontext.Field{Result: it.At.Get("tools"), Path: it.At.Path + ".tools"}
 	err := list.Elements(func(i int, v jsontext.Field) *apierror.Error {
@@ -124,6 +136,7 @@ func (r *itemReader) addList(it item.Item) *apierror.Error {
 	if err == nil {
 		r.state.noteList(strings.Clone(it.Server), listed)
 	}
+
 	return err
 }
 

@@ -23,17 +23,26 @@ type storedTurn struct {
 
 // readTurn reads what a response has.
 func readTurn(r *store.Response) *storedTurn {
-	t := &storedTurn{Response: r, ids: map[string]bool{}, calls: map[string]bool{}, waiting: map[string]bool{}, outputs: map[string]gjson.Result{}}
-	begin := 0 // of the latest items
+	t := &storedTurn{
+		Response: r,
+		ids:      map[string]bool{},
+		calls:    map[string]bool{},
+		waiting:  map[string]bool{},
+		outputs:  map[string]gjson.Result{},
+	}
+	// Where the latest items begin.
+	begin := 0
 	for i, it := range r.Input {
 		if t.add(it) {
 			begin = i + 1
 		}
 	}
+
 	t.latest = r.Input[begin:]
 	for _, it := range r.Output {
 		t.add(it)
 	}
+
 	return t
 }
 
@@ -51,6 +60,7 @@ func (t *storedTurn) add(i store.Item) (models bool) {
 		delete(t.waiting, id)
 		t.outputs[id] = v.Get("output")
 	}
+
 	return v.Get("type").Str == "reasoning" || v.Get("role").Str == "assistant"
 }
 

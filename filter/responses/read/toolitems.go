@@ -26,16 +26,20 @@ func (t *toolItems) addTools(r *itemReader, it item.Item) *apierror.Error {
 	if it.Role != "" && it.Role != "developer" {
 		return apierror.Invalid(it.At.Path+".role", "The role of additional_tools must be developer.")
 	}
+
 	reader := t.newReader(r, t.hosted)
 	joined, state, err := reader.ReadJoined(it)
 	if err != nil {
 		return err
 	}
+
 	t.hosted = reader.Hosted
 	if err := t.note(r, state); err != nil {
 		return err
 	}
+
 	r.addTurn(joinedItems(joined, it.At.Path)...)
+
 	return nil
 }
 
@@ -45,7 +49,9 @@ func (t *toolItems) note(r *itemReader, state toolset.Joined) *apierror.Error {
 	joined, most := &r.state.joined, r.rc.Limits.Tools
 	joined.Add(state, &t.index)
 	if max(joined.Most(), len(t.hosted)) > most {
-		return apierror.Invalid("input", "The conversation has more than %d tools. Leave tools out of additional_tools, or of the outputs of tool searches.", most)
+		return apierror.Invalid("input",
+			"The conversation has more than %d tools. Leave tools out of additional_tools, or of the outputs of "+
+				"tool searches.", most)
 	}
 	return nil
 }
@@ -81,14 +87,24 @@ func (t *toolItems) addSearch(r *itemReader, it item.Item) *apierror.Error {
 	if err != nil {
 		return err
 	}
+
 	if it.CallID == "" {
 		if it.ID == "" {
 			return apierror.Invalid(it.At.Path+".call_id", "A tool search has neither a call_id nor an id.")
 		}
-		it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.ToolSearch.Names().Prefix) // under which its reasoning is kept
+		// Under which its reasoning is kept.
+		it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.ToolSearch.Names().Prefix)
 	}
+
 	t.searching = strings.Clone(it.CallID)
-	r.addTurn(turn.Item{Kind: turn.Call, Text: arguments, CallID: it.CallID, Name: toolset.SearchName, Path: it.At.Path})
+	r.addTurn(turn.Item{
+		Kind:   turn.Call,
+		Text:   arguments,
+		CallID: it.CallID,
+		Name:   toolset.SearchName,
+		Path:   it.At.Path,
+	})
+
 	return nil
 }
 
@@ -99,9 +115,12 @@ func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 	if own {
 		it.CallID = t.searching
 	}
+
 	if it.CallID == "" {
-		return apierror.Invalid(it.At.Path+".call_id", "The output of a tool search has no call_id, and there is no search before it.")
+		return apierror.Invalid(it.At.Path+".call_id",
+			"The output of a tool search has no call_id, and there is no search before it.")
 	}
+
 	joined, state, err := t.newReader(r, nil).ReadFound(it)
 	if err != nil {
 		return err
@@ -109,8 +128,16 @@ func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 	if err := t.note(r, state); err != nil {
 		return err
 	}
-	r.addTurn(turn.Item{Kind: turn.Result, Text: foundText(joined.Namespaces), CallID: it.CallID, Hosted: own, Path: it.At.Path})
+
+	r.addTurn(turn.Item{
+		Kind:   turn.Result,
+		Text:   foundText(joined.Namespaces),
+		CallID: it.CallID,
+		Hosted: own,
+		Path:   it.At.Path,
+	})
 	r.addTurn(joinedItems(joined, it.At.Path)...)
+
 	return nil
 }
 
@@ -126,8 +153,10 @@ func foundText(spaces []harmony.Namespace) string {
 			names = append(names, space+"."+turn.ModelName(t.Name))
 		}
 	}
+
 	if len(names) == 0 {
 		return "No tools were found beside those that are listed already."
 	}
+
 	return strconv.Itoa(len(names)) + " tools were found, and can be called now: " + strings.Join(names, ", ")
 }

@@ -29,7 +29,8 @@ func (f *fieldReader) readConversation(v jsontext.Field) *apierror.Error {
 	var err *apierror.Error
 	f.conversation, err = v.ShortText()
 	if err == nil && f.conversation == "" {
-		return apierror.Invalid(v.Path, "The id of the conversation is empty. Leave conversation out, or make one with POST %s.", stored.ConversationsPath)
+		return apierror.Invalid(v.Path,
+			"The id of the conversation is empty. Leave conversation out, or make one with POST %s.", stored.ConversationsPath)
 	}
 	return err
 }
@@ -71,6 +72,7 @@ func (f *fieldReader) readInclude(v jsontext.Field) *apierror.Error {
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case value == includeLogprobs:
 			f.input.Engine.Logprobs = true
@@ -85,6 +87,7 @@ func (f *fieldReader) readInclude(v jsontext.Field) *apierror.Error {
 		default:
 			return apierror.Invalid(v.Path, "The value is not one of those that \"include\" can have. Leave it out.")
 		}
+
 		return nil
 	})
 }
@@ -149,10 +152,12 @@ func (f *fieldReader) readMetadata(v jsontext.Field) *apierror.Error {
 		case utf8.RuneCountInString(value) > maxMetadataValue:
 			return apierror.Invalid(v.Path, "A value of \"metadata\" is longer than %d characters.", maxMetadataValue)
 		}
+
 		return nil
 	})
 	if err == nil {
 		f.echo.metadata = jsontext.AppendCompact(nil, v.Raw)
 	}
+
 	return err
 }

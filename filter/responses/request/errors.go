@@ -33,5 +33,7 @@ func TurnConflict(id string) *apierror.Error {
 // TurnGone is the answer to a request that continues a turn that is not stored any
 // more when the reply ends.
 func TurnGone(id string) *apierror.Error {
-	return PreviousNotFound("The response %q was deleted, or has aged, while it was continued. Send the whole conversation as input.", item.Clip(id))
+	return PreviousNotFound("The response %q was deleted, or has aged, while it was continued. Send the whole "+
+		"conversation as input.",
+		item.Clip(id))
 }

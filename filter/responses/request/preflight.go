@@ -35,9 +35,11 @@ type Preparation interface {
 
 // Prepared is a token request that a preparation has made.
 type Prepared struct {
-	Turn       *turn.Turn
-	Compaction *Compaction // it asks for a summary, so that the conversation can be compacted before the reply; nil: it does not
-	Required   bool        // without the summary the conversation is too long
+	Turn *turn.Turn
+	// It asks for a summary, so that the conversation can be compacted before the reply; nil: it does not.
+	Compaction *Compaction
+	// Without the summary the conversation is too long.
+	Required bool
 }
 
 // Verdict is what the request says of a call that needs approval.
@@ -59,15 +61,19 @@ type ApprovedCall struct {
 
 // Compaction says that the reply is a compaction of the conversation.
 type Compaction struct {
-	Sealer     *seal.Sealer
-	Room       int      // for users' messages beside it, in bytes
-	Standalone bool     // the answer is an object of its own
-	Retained   [][]byte // messages that stay, each written once, however often the input refers to it
+	Sealer *seal.Sealer
+	// Room: for users' messages beside it, in bytes.
+	Room int
+	// The answer is an object of its own.
+	Standalone bool
+	// Messages that stay, each written once, however often the input refers to it.
+	Retained [][]byte
 }
 
 // RetainedBytes is how many bytes the messages that stay have in the answer.
 func (c *Compaction) RetainedBytes() int {
-	n := len(c.Retained) // commas
+	// Each has a comma behind it.
+	n := len(c.Retained)
 	for _, message := range c.Retained {
 		n += len(message)
 	}

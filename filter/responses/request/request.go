@@ -23,38 +23,56 @@ import (
 
 // Request is a request for a response that has been read.
 type Request struct {
-	Context       *turn.RequestContext
-	ResponseID    string // of the response
-	Model         string // as requested
-	Created       int64  // Unix time in seconds
+	Context *turn.RequestContext
+	// ResponseID: of the response.
+	ResponseID string
+	// As requested.
+	Model string
+	// Unix time in seconds.
+	Created       int64
 	Options       Options
 	IgnoredFields []string
-	Echo          []byte // the members of the response object that follow from the request, without the first comma
+	// The members of the response object that follow from the request, without the first comma.
+	Echo []byte
 
-	Turn      *turn.Turn // the last model call that has been prepared; nil until the preflight is complete
-	Preflight *Preflight // nil: the model can be called at once
+	// The last model call that has been prepared; nil until the preflight is complete.
+	Turn *turn.Turn
+	// nil: the model can be called at once.
+	Preflight *Preflight
 	Tools     toolset.Called
-	MaxOutput int          // tokens of all model calls together; 0: the request sets no limit
-	Sealer    *seal.Sealer // nil: reasoning has no encrypted_content
+	// Tokens of all model calls together; 0: the request sets no limit.
+	MaxOutput int
+	// nil: reasoning has no encrypted_content.
+	Sealer *seal.Sealer
 
 	Storage      Storage
 	Conversation conversation
-	Lock         *Lock       // nil: no conversation is locked
-	Compaction   *Compaction // nil: the reply is the model's own
+	// nil: no conversation is locked.
+	Lock *Lock
+	// nil: the reply is the model's own.
+	Compaction *Compaction
 }
 
 // Options is what the reply needs to know of the request.
 type Options struct {
-	Stream        bool // events are made
-	Background    bool
-	Follow        bool // the client gets the events; of a background response they are made in any case
+	// Events are made.
+	Stream     bool
+	Background bool
+	// The client gets the events; of a background response they are made in any case.
+	Follow        bool
 	HideReasoning bool
-	Summary       bool // reasoning has a summary, which is its text, and no content
-	OpenReasoning bool // the events of reasoning text have Open Responses' names
-	UsagePerTurn  bool // the usage lists the model calls
-	Messages      bool // the response has the Harmony messages
-	Outputs       bool // code interpreter calls have what the code has printed
-	Compared      bool // the response says how its prompt continues that of another response
+	// Reasoning has a summary, which is its text, and no content.
+	Summary bool
+	// The events of reasoning text have Open Responses' names.
+	OpenReasoning bool
+	// The usage lists the model calls.
+	UsagePerTurn bool
+	// The response has the Harmony messages.
+	Messages bool
+	// Code interpreter calls have what the code has printed.
+	Outputs bool
+	// The response says how its prompt continues that of another response.
+	Compared bool
 }
 
 // Storage is how the response is stored.
@@ -115,7 +133,8 @@ const keptFactor = 4
 func (r *Request) Kept() int {
 	n := r.Turn.Kept() + keptFactor*(len(r.Echo)+stored.ItemBytes(r.Storage.Input...))
 	if r.Compaction != nil {
-		n += 2 * r.Compaction.RetainedBytes() // the answer, and what is sent of it
+		// The answer, and what is sent of it.
+		n += 2 * r.Compaction.RetainedBytes()
 	}
 	return n
 }

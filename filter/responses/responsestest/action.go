@@ -13,7 +13,11 @@ import (
 var (
 	shellCall = object(map[string]member{
 		"type": must(name), "id": must(prefixed("sh_")), "status": must(itemStatus), "call_id": must(name),
-		"action":      must(object(map[string]member{"commands": must(array(text)), "timeout_ms": may(count), "max_output_length": may(count)})),
+		"action": must(object(map[string]member{
+			"commands":          must(array(text)),
+			"timeout_ms":        may(count),
+			"max_output_length": may(count),
+		})),
 		"environment": must(object(map[string]member{"type": must(word("local"))})),
 	})
 
@@ -26,7 +30,8 @@ var (
 	})
 
 	applyPatchCall = object(map[string]member{
-		"type": must(name), "id": must(prefixed("apc_")), "status": must(word("in_progress", "completed")), "call_id": must(name),
+		"type": must(name), "id": must(prefixed("apc_")), "status": must(word("in_progress", "completed")), "call_id": must(
+			name),
 		"operation": must(oneOf(map[string]check{
 			"create_file": object(map[string]member{"type": must(name), "path": must(text), "diff": must(text)}),
 			"update_file": object(map[string]member{"type": must(name), "path": must(text), "diff": must(text)}),
@@ -85,6 +90,7 @@ func (o *streamItem) commandStep(step string, e gjson.Result) error {
 	if i != last || last < 0 || o.commands[last].done {
 		return errors.New("not the command_index of an open command")
 	}
+
 	c := o.commands[last]
 	if step == "delta" {
 		c.text.WriteString(e.Get("delta").Str)
@@ -93,6 +99,7 @@ func (o *streamItem) commandStep(step string, e gjson.Result) error {
 	if c.done = true; e.Get("command").Str != c.text.String() {
 		return fmt.Errorf("the deltas join to %q, not %q", c.text.String(), e.Get("command").Str)
 	}
+
 	return nil
 }
 
@@ -123,5 +130,6 @@ func (o *streamItem) sameAction(item gjson.Result) error {
 			return errors.New("the action is not that of the added item")
 		}
 	}
+
 	return nil
 }

@@ -29,16 +29,19 @@ func (r *Reader) readBuiltin(kind string, v jsontext.Field) *apierror.Error {
 		r.ignored.Add("tools." + item.Clip(kind))
 		return nil
 	}
+
 	for _, h := range r.Hosted {
 		if h.builtin() == name {
 			return apierror.Invalid(v.Path, "The tool %q is twice among the tools.", item.Clip(kind))
 		}
 	}
+
 	h := &Server{Server: *found}
 	r.Hosted = append(r.Hosted, h)
 	if err := r.readBuiltinFields(name, h, v); err != nil || !h.Known {
 		return err
 	}
+
 	return r.settleFields(h)
 }
 

@@ -45,10 +45,16 @@ func (r *Reader) readBuiltinFields(name tools.Builtin, h *Server, at jsontext.Fi
 				return nil
 			})
 		case len(h.fields) == maxBuiltinFields:
-			return apierror.Invalid(at.Path, "A built-in tool has more than %d fields of its own. Leave some out.", maxBuiltinFields)
+			return apierror.Invalid(at.Path, "A built-in tool has more than %d fields of its own. Leave some out.",
+				maxBuiltinFields)
 		default:
-			h.fields = append(h.fields, builtinField{strings.Clone(key), string(jsontext.AppendCompact(nil, v.Raw)), strings.Clone(v.Path)})
+			h.fields = append(h.fields, builtinField{
+				strings.Clone(key),
+				string(jsontext.AppendCompact(nil, v.Raw)),
+				strings.Clone(v.Path),
+			})
 		}
+
 		return err
 	})
 }
@@ -69,16 +75,21 @@ func (r *Reader) settleFields(h *Server) *apierror.Error {
 				fit = append(fit, t)
 			}
 		}
+
 		switch {
-		case !h.Known: // nothing is offered
+		case !h.Known:
+			// Nothing is offered.
 		case f.limits() && len(fit) == 0:
-			return apierror.Invalid(f.path, "The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.Label, item.Clip(f.name))
+			return apierror.Invalid(f.path,
+				"The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.Label, item.Clip(
+					f.name))
 		case f.limits():
 			h.Tools = fit
 		case len(fit) == 0:
 			r.ignored.Add(f.path)
 		}
 	}
+
 	return nil
 }
 
@@ -93,9 +104,11 @@ func (h *Server) WithFields(name, arguments string) string {
 			fields = append(fields, f)
 		}
 	}
+
 	if len(fields) == 0 {
 		return arguments
 	}
+
 	dst := []byte{'{'}
 	member := func(key, raw string) {
 		if len(dst) > 1 {
@@ -114,8 +127,10 @@ func (h *Server) WithFields(name, arguments string) string {
 			return true
 		})
 	}
+
 	for _, f := range fields {
 		member(f.name, f.raw)
 	}
+
 	return string(append(dst, '}'))
 }

@@ -20,7 +20,8 @@ func (r *Reader) ReadParallelCalls(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom, mcp, shell, local_shell, apply_patch or allowed_tools: " +
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type " +
+	"function, custom, mcp, shell, local_shell, apply_patch or allowed_tools: " +
 	"a built-in tool can be demanded only where a server implements it."
 
 // ReadChoice reads a word, {"type":"function","name":…}, the same for
@@ -30,6 +31,7 @@ func (r *Reader) ReadChoice(v jsontext.Field) *apierror.Error {
 		r.echo.Choice = jsontext.AppendString(nil, v.Str)
 		return nil
 	}
+
 	switch v.Get("type").Str {
 	case "function", "custom":
 		name, err := readToolName(v)
@@ -45,17 +47,20 @@ func (r *Reader) ReadChoice(v jsontext.Field) *apierror.Error {
 	case "allowed_tools":
 		return r.readAllowedTools(v)
 	}
+
 	if name, ok := clientToolName(v); ok {
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		r.input.OneCall = true
 		r.echo.Choice = appendClientChoice(nil, name)
 		return nil
 	}
+
 	r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 	var ok bool
 	if r.echo.Choice, ok = r.addBuiltinChoice(nil, v); !ok {
 		return apierror.Invalid(v.Path, badChoice)
 	}
+
 	return nil
 }
 
@@ -85,6 +90,7 @@ func (r *Reader) readAllowedTools(v jsontext.Field) *apierror.Error {
 		default:
 			return AllowedFields.Other(key, v, r.ignored)
 		}
+
 		return nil
 	})
 	r.input.Choice = choice
@@ -92,7 +98,9 @@ func (r *Reader) readAllowedTools(v jsontext.Field) *apierror.Error {
 	if choice.Required {
 		mode = "required"
 	}
+
 	r.echo.Choice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
+
 	return err
 }
 
@@ -107,14 +115,19 @@ func (r *Reader) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext.Fie
 	case "mcp":
 		return r.addHostedChoice(dst, v)
 	}
+
 	if name, ok := clientToolName(v); ok {
 		choice.Allowed = append(choice.Allowed, name)
 		return appendToolType(dst, name.Name), nil
 	}
+
 	dst, ok := r.addBuiltinChoice(dst, v)
 	if !ok {
-		return dst, apierror.Invalid(v.Path, "Only tools of the types function, custom and mcp can be allowed, and built-in tools that a server implements here.")
+		return dst, apierror.Invalid(v.Path,
+			"Only tools of the types function, custom and mcp can be allowed, and built-in tools that a server "+
+				"implements here.")
 	}
+
 	return dst, nil
 }
 
@@ -133,7 +146,11 @@ func (r *Reader) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, bool) {
 // addHostedChoice notes {"type":"mcp","server_label":…,"name":…}, where name is
 // optional, and appends it as the response has it.
 func (r *Reader) addHostedChoice(dst []byte, v jsontext.Field) ([]byte, *apierror.Error) {
-	c := hostedChoice{at: v.Path, label: strings.Clone(v.Get("server_label").Str), name: strings.Clone(v.Get("name").Str)}
+	c := hostedChoice{
+		at:    v.Path,
+		label: strings.Clone(v.Get("server_label").Str),
+		name:  strings.Clone(v.Get("name").Str),
+	}
 	if c.label == "" {
 		return dst, apierror.Invalid(v.Path+".server_label", "An MCP server has no server_label.")
 	}

@@ -38,7 +38,8 @@ var clientTools = map[string]*clientTool{
 	"apply_patch": {
 		kind: item.ApplyPatch,
 		description: "Creates, updates or deletes one file. The diff of create_file has + before each line. " +
-			"The diff of update_file has hunks: @@, then lines that begin with a space (unchanged), - (removed) or + (added).",
+			"The diff of update_file has hunks: @@, then lines that begin with a space (unchanged), - (removed) " +
+			"or + (added).",
 		parameters: `{"type":"object","properties":{"type":{"type":"string","enum":["create_file","update_file","delete_file"]},` +
 			`"path":{"type":"string"},"diff":{"type":"string"}},"required":["type","path"]}`,
 	},
@@ -53,12 +54,18 @@ func (r *Reader) readClientTool(kind string, v jsontext.Field, space *harmony.Na
 		r.ignored.Add("tools." + kind)
 		return nil
 	}
+
 	description := t.description
 	if skills := v.Get("environment.skills"); skills.IsArray() {
 		description += describeSkills(skills)
 	}
+
 	r.actions[turn.ToolName{Namespace: turn.FunctionsNamespace, Name: kind}] = t.kind
-	space.Tools = append(space.Tools, harmony.Tool{Name: kind, Description: description, Parameters: json.RawMessage(t.parameters)})
+	space.Tools = append(space.Tools, harmony.Tool{
+		Name:        kind,
+		Description: description,
+		Parameters:  json.RawMessage(t.parameters),
+	})
 	return nil
 }
 
@@ -91,7 +98,8 @@ func describeSkills(skills gjson.Result) string {
 	var text strings.Builder
 	skills.ForEach(func(_, s gjson.Result) bool {
 		if text.Len() == 0 {
-			text.WriteString("\n\nSkills, each a directory with instructions in SKILL.md. Read them before a task that they are for:")
+			text.WriteString("\n\nSkills, each a directory with instructions in SKILL.md. Read them before a task " +
+				"that they are for:")
 		}
 		text.WriteString("\n- " + s.Get("name").Str + " (" + s.Get("path").Str + "): " + s.Get("description").Str)
 		return true

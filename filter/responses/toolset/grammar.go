@@ -12,6 +12,7 @@ func (r *Reader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if !v.IsObject() {
 		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
 	}
+
 	switch v.Get("type").Str {
 	case "text":
 		return nil
@@ -22,11 +23,14 @@ func (r *Reader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	}
 
 	var err *apierror.Error
-	t.format, err = turn.ReadCustomFormat(v, t.Name, r.rc.Work, func(cost int) bool { return r.enforcesGrammar(t, cost) })
+	t.format, err = turn.ReadCustomFormat(v, t.Name, r.rc.Work,
+		func(cost int) bool { return r.enforcesGrammar(t, cost) })
 	if err == nil && t.format.Grammar == "" {
 		r.ignored.Add(v.Path)
 	}
+
 	r.grammars += t.format.Cost
+
 	return err
 }
 

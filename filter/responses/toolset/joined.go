@@ -27,7 +27,8 @@ type Joined struct {
 // With is the state with that of what follows.
 func (s Joined) With(later Joined) Joined {
 	next := Joined{
-		custom: maps.Clone(s.custom), actions: maps.Clone(s.actions), named: maps.Clone(s.named), Loaded: maps.Clone(s.Loaded),
+		custom: maps.Clone(s.custom), actions: maps.Clone(s.actions), named: maps.Clone(s.named), Loaded: maps.Clone(
+			s.Loaded),
 		search: s.search, deferred: s.deferred,
 	}
 	next.Add(later, &Index{})
@@ -69,6 +70,7 @@ func (x *Index) add(list, more []Deferred) []Deferred {
 			x.at[turn.ToolName{Namespace: list[i].namespace, Name: list[i].tool.Name}] = i
 		}
 	}
+
 	for i := range more {
 		name := turn.ToolName{Namespace: more[i].namespace, Name: more[i].tool.Name}
 		if k, ok := x.at[name]; ok {
@@ -78,6 +80,7 @@ func (x *Index) add(list, more []Deferred) []Deferred {
 		x.at[name] = len(list)
 		list = append(list, more[i])
 	}
+
 	return list
 }
 
@@ -95,19 +98,25 @@ func (s *Joined) Bytes() int64 {
 			n += int64(len(name.Namespace)+len(name.Name)) + overhead
 		}
 	}
+
 	for name := range s.actions {
 		n += int64(len(name.Namespace)+len(name.Name)) + overhead
 	}
+
 	for name := range s.named {
 		n += int64(len(name)) + overhead
 	}
+
 	if s.search != nil {
 		n += int64(len(s.search.description)+len(s.search.parameters)) + overhead
 	}
+
 	for i := range s.deferred {
 		d := &s.deferred[i]
-		n += int64(len(d.namespace)+len(d.description)+len(d.tool.Name)+len(d.tool.Description)+len(d.tool.Parameters)+len(d.definition)) + 2*overhead
+		n += int64(len(d.namespace)+len(d.description)+len(d.tool.Name)+len(d.tool.Description)+len(
+			d.tool.Parameters)+len(d.definition)) + 2*overhead
 	}
+
 	return n
 }
 
@@ -154,13 +163,21 @@ func (r *Reader) ReadJoined(it item.Item) (*turn.JoinedTools, Joined, *apierror.
 	if err := r.ReadTools(list); err != nil {
 		return nil, Joined{}, err
 	}
+
 	joined := &turn.JoinedTools{Strict: r.input.Strict}
 	for _, space := range r.input.Tools {
 		if len(space.Tools) > 0 {
 			joined.Namespaces = append(joined.Namespaces, space)
 		}
 	}
-	return joined, Joined{custom: r.custom, actions: r.actions, named: r.named, search: r.search, deferred: r.Deferred}, nil
+
+	return joined, Joined{
+		custom:   r.custom,
+		actions:  r.actions,
+		named:    r.named,
+		search:   r.search,
+		deferred: r.Deferred,
+	}, nil
 }
 
 // namesOf returns the names of tools.
@@ -183,14 +200,18 @@ func (r *Reader) Join(joined *Joined, added []*Server) *apierror.Error {
 	for _, h := range added {
 		for _, other := range r.Hosted {
 			if h.Label == other.Label && h.Builtin == other.Builtin {
-				return apierror.Invalid("input", "The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(h.Label))
+				return apierror.Invalid("input",
+					"The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(
+						h.Label))
 			}
 		}
 	}
+
 	r.Hosted = append(r.Hosted, added...)
 	if r.search == nil {
 		r.search = joined.search
 	}
+
 	r.Deferred = append(r.Deferred, joined.deferred...)
 	r.loadChosen()
 	r.input.Deferred = namespacesOf(r.Deferred)

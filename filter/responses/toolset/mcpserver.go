@@ -15,23 +15,28 @@ import (
 )
 
 // noHosted is why tools of the type mcp cannot be used.
-const noHosted = "MCP servers are not called here: that needs Envoy's loopback listener (the operator sets loopback). Leave the tool out, or offer the server's tools as functions."
+const noHosted = "MCP servers are not called here: that needs Envoy's loopback listener (the operator sets " +
+	"loopback). Leave the tool out, or offer the server's tools as functions."
 
 // readServer reads a tool of the type mcp.
 func (r *Reader) readServer(at jsontext.Field) *apierror.Error {
 	if r.config.Client == nil {
 		return apierror.Invalid(at.Path+".type", noHosted)
 	}
+
 	var read mcpServer
 	err := at.Fields(func(key string, v jsontext.Field) *apierror.Error { return r.readServerField(&read, key, v) })
 	if err != nil {
 		return err
 	}
+
 	h, err := r.newHosted(at, &read)
 	if err != nil {
 		return err
 	}
+
 	r.Hosted = append(r.Hosted, h)
+
 	return nil
 }
 
@@ -61,7 +66,8 @@ func (r *Reader) readServerField(s *mcpServer, key string, v jsontext.Field) (er
 		err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
 			fields++
 			if fields > hosted.MaxHeaders {
-				return apierror.Invalid(v.Path, "An MCP server has more than %d headers. Leave some out.", hosted.MaxHeaders)
+				return apierror.Invalid(v.Path, "An MCP server has more than %d headers. Leave some out.",
+					hosted.MaxHeaders)
 			}
 			value, err := v.Text()
 			s.header.Set(strings.Clone(name), strings.Clone(value))
@@ -76,6 +82,7 @@ func (r *Reader) readServerField(s *mcpServer, key string, v jsontext.Field) (er
 	default:
 		err = ServerFields.Other(key, v, r.ignored)
 	}
+
 	return err
 }
 
@@ -103,7 +110,8 @@ func readNames(f *hosted.Filter, v jsontext.Field) *apierror.Error {
 	f.Names = map[string]bool{}
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		if i == hosted.MaxNames {
-			return apierror.Invalid(v.Path, "A filter of an MCP server's tools names more than %d tools. Leave some out.", hosted.MaxNames)
+			return apierror.Invalid(v.Path,
+				"A filter of an MCP server's tools names more than %d tools. Leave some out.", hosted.MaxNames)
 		}
 		name, err := v.Text()
 		f.Names[strings.Clone(name)] = true
@@ -120,10 +128,14 @@ func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
 	case "never":
 		return &approval{}, nil
 	}
+
 	if !v.IsObject() {
-		return nil, apierror.Invalid(v.Path, "The field %q must be \"always\", \"never\", or an object with filters of tools.", v.Path)
+		return nil, apierror.Invalid(v.Path,
+			"The field %q must be \"always\", \"never\", or an object with filters of tools.", v.Path)
 	}
+
 	a := &approval{all: true}
+
 	return a, v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "always":
@@ -140,30 +152,43 @@ func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
 // newHosted finds the server: a configured one by its label, or one that the
 // configuration lets requests name.
 func (r *Reader) newHosted(at jsontext.Field, s *mcpServer) (*Server, *apierror.Error) {
-	h := &Server{Server: hosted.Server{Label: s.label, Description: s.description, Allowed: s.allowed}, approval: approval{all: true}, deferred: s.deferred}
+	h := &Server{
+		Server:   hosted.Server{Label: s.label, Description: s.description, Allowed: s.allowed},
+		approval: approval{all: true},
+		deferred: s.deferred,
+	}
 	switch {
 	case s.label == "":
 		return nil, apierror.Invalid(at.Path+".server_label", "An MCP server has no server_label.")
 	case s.label == turn.FunctionsNamespace:
-		return nil, apierror.Invalid(at.Path+".server_label", "The server_label %q is the namespace of the request's functions. Give the server another one.", s.label)
+		return nil, apierror.Invalid(at.Path+".server_label",
+			"The server_label %q is the namespace of the request's functions. Give the server another one.", s.label)
 	case slices.ContainsFunc(r.Hosted, func(o *Server) bool { return o.Builtin == nil && o.Label == s.label }):
 		return nil, apierror.Invalid(at.Path+".server_label", "Two MCP servers have the label %q.", item.Clip(s.label))
 	}
+
 	if s.approval != nil {
 		h.approval = *s.approval
 	}
+
 	var err error
 	switch h.MCP, err = hosted.Find(r.config.Client, s.label, s.url, r.rc.Tenant); {
 	case errors.Is(err, hosted.ErrNotConfigured):
-		return nil, apierror.Invalid(at.Path+".server_url", "The MCP server %q has no server_url, and no server of this label is configured here. Give its server_url.", item.Clip(s.label))
+		return nil, apierror.Invalid(at.Path+".server_url",
+			"The MCP server %q has no server_url, and no server of this label is configured here. Give its "+
+				"server_url.", item.Clip(
+				s.label))
 	case err != nil:
 		return nil, apierror.Invalid(at.Path+".server_url", "%s", err)
-	case !h.MCP.Trusted: // it is the request's own
-	case h.MCP.Approval: // a request cannot undo what the operator asks for
+	case !h.MCP.Trusted:
+		// The server is the request's own: the operator has said nothing about it.
+	case h.MCP.Approval:
+		// A request cannot undo what the operator asks for.
 		h.approval = approval{all: true}
 	case s.approval == nil:
 		h.approval = approval{}
 	}
+
 	return h, r.addHeader(at, s, h.MCP)
 }
 

@@ -8,7 +8,8 @@ var (
 	CustomFields   = ofTool("name", "description", "format", "defer_loading", "allowed_callers")
 	SpaceFields    = ofTool("name", "description", "tools")
 	SearchFields   = ofTool("execution", "description", "parameters")
-	ServerFields   = ofTool("server_label", "server_url", "server_description", "authorization", "headers", "allowed_tools", "require_approval", "defer_loading")
+	ServerFields   = ofTool("server_label", "server_url", "server_description", "authorization", "headers",
+		"allowed_tools", "require_approval", "defer_loading")
 )
 
 // ofTool are the members of a type of tools: those that its reader has code for, and what
@@ -24,9 +25,11 @@ func ofTool(own ...string) jsontext.Members {
 		"background":      {Ignored: "how the client runs the tool"},
 		"cache_control":   {Ignored: "engines cache prefixes by themselves"},
 	}
+
 	for _, name := range append(own, "type") {
 		fields[name] = jsontext.Row[struct{}]{}
 	}
+
 	return fields
 }
 

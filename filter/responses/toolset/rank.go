@@ -51,7 +51,8 @@ func rank(texts []*searchText, query string, limit int) []int {
 	slices.Sort(words)
 	words = slices.Compact(words)
 
-	having := make(map[string]int, len(words)) // how many texts have a word
+	// How many texts have a word.
+	having := make(map[string]int, len(words))
 	total := 0
 	for _, t := range texts {
 		for _, w := range words {
@@ -61,6 +62,7 @@ func rank(texts []*searchText, query string, limit int) []int {
 		}
 		total += t.length
 	}
+
 	mean := float64(max(total, 1)) / float64(max(len(texts), 1))
 
 	scores := make([]float64, len(texts))
@@ -74,11 +76,14 @@ func rank(texts []*searchText, query string, limit int) []int {
 			rarity := math.Log(1 + (float64(len(texts)-having[w])+0.5)/(float64(having[w])+0.5))
 			scores[i] += rarity * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*float64(t.length)/mean))
 		}
+
 		if scores[i] > 0 {
 			fit = append(fit, i)
 		}
 	}
+
 	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+
 	return fit[:min(len(fit), limit)]
 }
 
@@ -111,6 +116,8 @@ func searchWords(text string) []string {
 		lower = unicode.IsLower(c)
 		word.WriteRune(unicode.ToLower(c))
 	}
+
 	end()
+
 	return words
 }

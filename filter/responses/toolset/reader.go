@@ -16,25 +16,36 @@ import (
 // It is large because every kind of tool is read into the same lists, and has its method here:
 // functions, custom tools, the client's own, MCP servers, built-in tools and the search.
 type Reader struct {
-	config  *Config
-	rc      *turn.RequestContext
-	input   *turn.Input
-	echo    *Echo // nil: the response repeats nothing of the tools
+	config *Config
+	rc     *turn.RequestContext
+	input  *turn.Input
+	// nil: the response repeats nothing of the tools.
+	echo    *Echo
 	ignored *jsontext.Ignored
 
-	Hosted    []*Server
-	others    int            // the first of hosted, which are of earlier items
-	choices   []hostedChoice // of tool_choice, until the servers' tools are known
-	custom    map[turn.ToolName]bool
-	actions   map[turn.ToolName]item.Kind // the items that calls of clientTools become
-	named     map[string]bool             // functions of a namespace that the client calls functions
-	container string                      // that the request names
-	grammars  int                         // the cost of the input's Grammars
+	Hosted []*Server
+	// The first of hosted, which are of earlier items.
+	others int
+	// choices: of tool_choice, until the servers' tools are known.
+	choices []hostedChoice
+	custom  map[turn.ToolName]bool
+	// The items that calls of clientTools become.
+	actions map[turn.ToolName]item.Kind
+	// Functions of a namespace that the client calls functions.
+	named map[string]bool
+	// container: that the request names.
+	container string
+	// The cost of the input's Grammars.
+	grammars int
 
-	search   *Search    // nil: there is no tool search
-	Deferred []Deferred // that only a search offers
-	found    bool       // the tools are those that a search has found: none is deferred
-	earlier  bool       // they are of an earlier request: servers and built-in tools have no effect
+	// nil: there is no tool search.
+	search *Search
+	// Deferred: that only a search offers.
+	Deferred []Deferred
+	// The tools are those that a search has found: none is deferred.
+	found bool
+	// They are of an earlier request: servers and built-in tools have no effect.
+	earlier bool
 }
 
 // ReadTools reads the tools. Functions and custom tools are in the plain namespace,
@@ -47,6 +58,7 @@ func (r *Reader) ReadTools(v jsontext.Field) *apierror.Error {
 		if i >= r.rc.Limits.Tools {
 			return apierror.Invalid("tools", "More than %d tools.", r.rc.Limits.Tools)
 		}
+
 		var err *apierror.Error
 		if v.Get("type").Str == "namespace" {
 			var space harmony.Namespace
@@ -55,12 +67,15 @@ func (r *Reader) ReadTools(v jsontext.Field) *apierror.Error {
 		} else {
 			err = r.readTool(v, &functions)
 		}
+
 		if err == nil && r.echo != nil {
 			r.echo.repeat(v.Result)
 		}
+
 		return err
 	})
 	r.input.Tools = r.offerSearch(append([]harmony.Namespace{functions}, spaces...))
+
 	return err
 }
 
@@ -78,6 +93,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 	default:
 		return r.readServed(kind, v)
 	}
+
 	t := tool{kind: kind}
 	if err := r.readDefinition(v, &t); err != nil {
 		return err
@@ -86,25 +102,34 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		r.ignored.Add(v.Path + ".allowed_callers")
 		return nil
 	}
+
 	if t.enforced {
 		if r.input.Strict == nil {
 			r.input.Strict = map[turn.ToolName]bool{}
 		}
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
+
 	if t.format.Grammar != "" {
-		r.input.EnforceGrammar(turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}, t.format.Grammar)
+		r.input.EnforceGrammar(turn.ToolName{
+			Namespace: strings.Clone(space.Name),
+			Name:      strings.Clone(t.Name),
+		}, t.format.Grammar)
 	}
+
 	if t.kind == "custom" {
 		t.Description += t.format.Shown
 		t.Parameters = json.RawMessage(turn.CustomParameters)
 		r.custom[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
+
 	if t.deferred && !r.found {
 		r.deferTool(space, &t.Tool, v.Raw)
 		return nil
 	}
+
 	space.Tools = append(space.Tools, t.Tool)
+
 	return nil
 }
 
@@ -131,7 +156,8 @@ type tool struct {
 }
 
 func (r *Reader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
-	var format jsontext.Field // of a custom tool
+	// Of a custom tool.
+	var format jsontext.Field
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch {
 		case key == "type", key == "allowed_callers":
@@ -155,14 +181,17 @@ func (r *Reader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 		default:
 			err = FunctionFields.Other(key, v, r.ignored)
 		}
+
 		return err
 	})
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(at.Path+".name", "A tool has no name.")
 	}
+
 	if err == nil && format.Exists() {
 		err = r.readFormat(format, t)
 	}
+
 	return err
 }
 
@@ -185,6 +214,7 @@ func (r *Reader) readNamespace(at jsontext.Field) (space harmony.Namespace, err 
 	case space.Name == "":
 		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
 	}
+
 	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
 	err = tools.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		if i >= r.rc.Limits.Tools {
@@ -195,5 +225,6 @@ func (r *Reader) readNamespace(at jsontext.Field) (space harmony.Namespace, err 
 		}
 		return r.readTool(v, &space)
 	})
+
 	return space, err
 }

@@ -54,6 +54,7 @@ func (r *Reader) readSearch(at jsontext.Field) *apierror.Error {
 	if r.search != nil {
 		return apierror.Invalid(at.Path, "The tool %q is twice among the tools.", SearchName)
 	}
+
 	s := &Search{}
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
@@ -74,9 +75,11 @@ func (r *Reader) readSearch(at jsontext.Field) *apierror.Error {
 		default:
 			err = SearchFields.Other(key, v, r.ignored)
 		}
+
 		return err
 	})
 	r.search = s
+
 	return err
 }
 
@@ -85,7 +88,8 @@ func (r *Reader) deferTool(space *harmony.Namespace, t *harmony.Tool, definition
 	r.Deferred = append(r.Deferred, Deferred{
 		namespace: strings.Clone(space.Name), description: strings.Clone(space.Description),
 		tool: harmony.Tool{
-			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: json.RawMessage(strings.Clone(string(t.Parameters))),
+			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: json.RawMessage(
+				strings.Clone(string(t.Parameters))),
 		},
 		definition: string(jsontext.AppendCompact(nil, definition)),
 	})
@@ -100,9 +104,12 @@ func (r *Reader) offerSearch(spaces []harmony.Namespace) []harmony.Namespace {
 		r.ignored.Add("tools." + SearchName)
 		r.search, servers = nil, false
 	}
+
 	for _, h := range r.Hosted[r.others:] {
-		h.deferred = h.deferred && servers // a client cannot search what it does not have
+		// A client cannot search what it does not have.
+		h.deferred = h.deferred && servers
 	}
+
 	if r.search == nil {
 		if len(r.Deferred) > 0 {
 			r.ignored.Add("tools.defer_loading")
@@ -111,7 +118,11 @@ func (r *Reader) offerSearch(spaces []harmony.Namespace) []harmony.Namespace {
 		r.Deferred = nil
 		return mergeNamespaces(spaces)
 	}
-	return mergeNamespaces(append(spaces, harmony.Namespace{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{r.searchFunction()}}))
+
+	return mergeNamespaces(append(spaces, harmony.Namespace{
+		Name:  turn.FunctionsNamespace,
+		Tools: []harmony.Tool{r.searchFunction()},
+	}))
 }
 
 // searchFunction is the search as the model sees it.
@@ -138,7 +149,8 @@ const (
 // functions that have none.
 func (r *Reader) describeSearch() string {
 	var b strings.Builder
-	b.WriteString("Searches for tools that are not listed yet, and adds those that it finds. Call it before you say that a tool is missing.")
+	b.WriteString("Searches for tools that are not listed yet, and adds those that it finds. Call it before you " +
+		"say that a tool is missing.")
 	head := "\nThere are tools for:"
 	add := func(name, description string) {
 		if b.Len() > maxSearchable {
@@ -159,6 +171,7 @@ func (r *Reader) describeSearch() string {
 			add(h.Label, h.Description)
 		}
 	}
+
 	for i := range r.Deferred {
 		d := &r.Deferred[i]
 		if d.namespace == turn.FunctionsNamespace {
@@ -168,6 +181,7 @@ func (r *Reader) describeSearch() string {
 			add(d.namespace, d.description)
 		}
 	}
+
 	return b.String()
 }
 
@@ -176,7 +190,11 @@ func namespacesOf(deferred []Deferred) []harmony.Namespace {
 	spaces := make([]harmony.Namespace, 0, len(deferred))
 	for i := range deferred {
 		d := &deferred[i]
-		spaces = append(spaces, harmony.Namespace{Name: d.namespace, Description: d.description, Tools: []harmony.Tool{d.tool}})
+		spaces = append(spaces, harmony.Namespace{
+			Name:        d.namespace,
+			Description: d.description,
+			Tools:       []harmony.Tool{d.tool},
+		})
 	}
 	return mergeNamespaces(spaces)
 }
@@ -191,15 +209,18 @@ func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
 		i, ok := at[space.Name]
 		if !ok {
 			at[space.Name] = len(merged)
-			space.Tools = slices.Clip(space.Tools) // which is not this function's to write behind
+			// The array behind the slice is the caller's: appending must not write into it.
+			space.Tools = slices.Clip(space.Tools)
 			merged = append(merged, space)
 			continue
 		}
+
 		merged[i].Tools = append(merged[i].Tools, space.Tools...)
 		if merged[i].Description == "" {
 			merged[i].Description = space.Description
 		}
 	}
+
 	return merged
 }
 
@@ -210,7 +231,8 @@ func (r *Reader) deferHosted(h *Server) {
 		t := &space.Tools[i]
 		definition := jsontext.AppendString([]byte(`{"type":"function","name":`), t.Name)
 		definition = jsontext.AppendString(append(definition, `,"description":`...), t.Description)
-		definition = appendRaw(append(definition, `,"parameters":`...), string(t.Parameters), `{"type":"object","properties":{}}`)
+		definition = appendRaw(append(definition, `,"parameters":`...), string(t.Parameters),
+			`{"type":"object","properties":{}}`)
 		r.deferTool(&space, t, string(append(definition, `,"strict":false,"defer_loading":true}`...)))
 	}
 }
@@ -242,12 +264,14 @@ func (c *Called) Find(arguments string) []*Deferred {
 	if v := gjson.Get(arguments, "limit"); v.Type == gjson.Number && v.Num >= 1 {
 		limit = int(min(v.Num, foundAtMost))
 	}
+
 	var candidates []*Deferred
 	for i := range c.Deferred {
 		if d := &c.Deferred[i]; !c.Loaded[turn.ToolName{Namespace: d.namespace, Name: d.tool.Name}] {
 			candidates = append(candidates, d)
 		}
 	}
+
 	texts := make([]*searchText, len(candidates))
 	for i, d := range candidates {
 		if d.text == nil {
@@ -255,11 +279,13 @@ func (c *Called) Find(arguments string) []*Deferred {
 		}
 		texts[i] = d.text
 	}
+
 	best := rank(texts, query, limit)
 	found := make([]*Deferred, len(best))
 	for i, k := range best {
 		found[i] = candidates[k]
 	}
+
 	return found
 }
 
@@ -283,6 +309,7 @@ func AppendFound(dst []byte, found []*Deferred) []byte {
 			dst = append(dst, ',')
 		}
 	}
+
 	for i, d := range found {
 		switch {
 		case d.namespace == turn.FunctionsNamespace:
@@ -306,5 +333,6 @@ func AppendFound(dst []byte, found []*Deferred) []byte {
 			dst = append(dst, `]}`...)
 		}
 	}
+
 	return dst
 }

@@ -70,7 +70,10 @@ func (r *Reader) ServerOf(label string) (*Server, *apierror.Error) {
 			return h, nil
 		}
 	}
-	return nil, apierror.Invalid("tools", "The call that is approved is one of the MCP server %q, which is not among the tools of the request. Send the tool again.", item.Clip(label))
+	return nil, apierror.Invalid("tools",
+		"The call that is approved is one of the MCP server %q, which is not among the tools of the request. Send "+
+			"the tool again.", item.Clip(
+			label))
 }
 
 // hostedChoice is what tool_choice says of a server's tools: one of them, or all.
@@ -86,6 +89,7 @@ func (r *Reader) OfferHosted() *apierror.Error {
 		if err := r.settleFields(h); err != nil {
 			return err
 		}
+
 		switch {
 		case h.Builtin != nil:
 			r.offerBuiltin(h)
@@ -95,11 +99,13 @@ func (r *Reader) OfferHosted() *apierror.Error {
 			r.input.Tools = append(r.input.Tools, h.Offered())
 		}
 	}
+
 	r.input.Deferred = namespacesOf(r.Deferred)
 	done := map[hostedChoice]bool{}
 	for _, c := range r.choices {
 		same := c
-		if same.at = ""; done[same] { // each can allow all tools of a server
+		// Each choice can allow all tools of a server: the same one again adds nothing but work.
+		if same.at = ""; done[same] {
 			continue
 		}
 		done[same] = true
@@ -107,27 +113,39 @@ func (r *Reader) OfferHosted() *apierror.Error {
 			return err
 		}
 	}
+
 	r.choices = nil
+
 	return r.checkRequired()
 }
 
 func (r *Reader) allowHosted(c hostedChoice) *apierror.Error {
 	i := slices.IndexFunc(r.Hosted, func(h *Server) bool { return h.builtin() == c.builtin && h.Label == c.label })
 	if i < 0 {
-		return apierror.Invalid(c.at, "The server %q of tool_choice is not one of the tools of the request.", item.Clip(c.label))
+		return apierror.Invalid(c.at, "The server %q of tool_choice is not one of the tools of the request.",
+			item.Clip(c.label))
 	}
+
 	before := len(r.input.Choice.Allowed)
 	for _, name := range r.Hosted[i].Names() {
 		if c.name == "" || r.Hosted[i].ToModel(c.name) == name {
-			r.input.Choice.Allowed = append(r.input.Choice.Allowed, turn.ToolName{Namespace: c.label, Name: name, Builtin: r.Hosted[i].Space().System})
+			r.input.Choice.Allowed = append(r.input.Choice.Allowed, turn.ToolName{
+				Namespace: c.label,
+				Name:      name,
+				Builtin:   r.Hosted[i].Space().System,
+			})
 		}
 	}
+
 	if len(r.input.Choice.Allowed) == before {
 		if h := r.Hosted[i]; h.Failure != "" {
 			return h.unavailable(c.at)
 		}
-		return apierror.New(http.StatusFailedDependency, codeUnavailable, c.at, "tool_choice asks for a tool of the server %q that it does not have, or that the request does not allow.", item.Clip(c.label))
+		return apierror.New(http.StatusFailedDependency, codeUnavailable, c.at,
+			"tool_choice asks for a tool of the server %q that it does not have, or that the request does not allow.", item.Clip(
+				c.label))
 	}
+
 	return nil
 }
 
@@ -138,7 +156,8 @@ const codeUnavailable = "tool_unavailable"
 // unavailable is the answer where tool_choice demands a call of a server whose
 // tools could not be listed.
 func (h *Server) unavailable(at string) *apierror.Error {
-	return apierror.New(http.StatusFailedDependency, codeUnavailable, at, "tool_choice asks for a call, but the tools of the server %q could not be listed: %s", item.Clip(h.Label), h.Failure)
+	return apierror.New(http.StatusFailedDependency, codeUnavailable, at,
+		"tool_choice asks for a call, but the tools of the server %q could not be listed: %s", item.Clip(h.Label), h.Failure)
 }
 
 // checkRequired refuses a request that demands a call where there is no tool
@@ -147,15 +166,18 @@ func (r *Reader) checkRequired() *apierror.Error {
 	if !r.input.Choice.Required || len(r.input.Builtins) > 0 {
 		return nil
 	}
+
 	for _, space := range r.input.Tools {
 		if len(space.Tools) > 0 {
 			return nil
 		}
 	}
+
 	for _, h := range r.Hosted {
 		if h.Failure != "" {
 			return h.unavailable("tool_choice")
 		}
 	}
+
 	return nil
 }

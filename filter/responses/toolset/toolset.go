@@ -32,17 +32,25 @@ type Config struct {
 // Called are the tools of a request that are called here, and what their
 // calls need.
 type Called struct {
-	Hosted    map[hosted.Space]*Server
-	Custom    map[turn.ToolName]bool      // the client's own tools that take text
-	Actions   map[turn.ToolName]item.Kind // the items that calls of the client's other tools become
-	MaxCalls  int                         // made here; 0: the request sets no limit
-	Container string                      // the session in which the built-in tools of the conversation run
-	Pages     item.Pages                  // that an answer can cite
+	Hosted map[hosted.Space]*Server
+	// The client's own tools that take text.
+	Custom map[turn.ToolName]bool
+	// The items that calls of the client's other tools become.
+	Actions map[turn.ToolName]item.Kind
+	// Made here; 0: the request sets no limit.
+	MaxCalls int
+	// The session in which the built-in tools of the conversation run.
+	Container string
+	// Pages: that an answer can cite.
+	Pages item.Pages
 
-	Named    map[string]bool // functions of a namespace that the client calls functions
-	Search   *Search         // nil: there is no tool search
+	// Functions of a namespace that the client calls functions.
+	Named map[string]bool
+	// nil: there is no tool search.
+	Search   *Search
 	Deferred []Deferred
-	Loaded   map[turn.ToolName]bool // tools that a search has found
+	// Tools that a search has found.
+	Loaded map[turn.ToolName]bool
 }
 
 // Called are the tools of the request, once all of it is read.

@@ -21,6 +21,7 @@ func (w *eventWriter) action(it *outputItem, whole []byte) {
 	if !w.stream {
 		return
 	}
+
 	w.itemAdded(it)
 	if it.Kind == item.Shell {
 		for i, c := range it.Commands() {
@@ -31,6 +32,7 @@ func (w *eventWriter) action(it *outputItem, whole []byte) {
 			w.command(it, i, ".done", "command", c)
 		}
 	}
+
 	w.itemDone(it, whole)
 }
 

@@ -34,7 +34,8 @@ const recordPrefix = "appr_"
 
 // text is the record as it is stored.
 func (r *approvalRecord) text() string {
-	b, _ := json.Marshal(r) // it has nothing but texts and a switch
+	// It has nothing but texts and a switch.
+	b, _ := json.Marshal(r)
 	return string(b)
 }
 
@@ -69,7 +70,8 @@ func (r *approvalRecord) outcome(first *approvalRecord) *tools.Result {
 	case first.Done:
 		return &tools.Result{Text: first.Text, Error: first.Error}
 	case first.By != r.By:
-		return &tools.Result{Error: "The outcome of this call is not known: another request with the same approval has begun it. It has not been made again."}
+		return &tools.Result{Error: "The outcome of this call is not known: another request with the same " +
+			"approval has begun it. It has not been made again."}
 	}
 	return nil
 }
@@ -86,14 +88,17 @@ func (s approvalRecords) begin(ctx context.Context, request string, own *approva
 	if s.store == nil {
 		return own, nil
 	}
+
 	text, err := s.store.BeginApproval(ctx, s.tenant, recordName(request), own.text())
 	if err != nil {
 		return nil, err
 	}
+
 	var first approvalRecord
 	if err := json.Unmarshal([]byte(text), &first); err != nil {
 		return nil, fmt.Errorf("read an approval record: %w", err)
 	}
+
 	return &first, nil
 }
 
@@ -111,6 +116,7 @@ func (j beginApprovals) Do(ctx context.Context) (any, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, request.StoreTimeout)
 	defer cancel()
 	first := make([]*approvalRecord, len(j.calls))
@@ -120,6 +126,7 @@ func (j beginApprovals) Do(ctx context.Context) (any, error) {
 			return nil, err
 		}
 	}
+
 	return first, nil
 }
 
@@ -134,6 +141,7 @@ func (c *recordCompletion) store(ctx context.Context, result *tools.Result) erro
 	if c.records.store == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), request.StoreTimeout)
 	defer cancel()
 	r := c.own
@@ -141,5 +149,6 @@ func (c *recordCompletion) store(ctx context.Context, result *tools.Result) erro
 	if err := c.records.store.CompleteApproval(ctx, c.records.tenant, recordName(c.request), r.text()); err != nil {
 		return fmt.Errorf("complete the approval record: %w", err)
 	}
+
 	return nil
 }

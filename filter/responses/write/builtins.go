@@ -40,6 +40,7 @@ func (o *output) beginBuiltin(it *outputItem) tools.Job {
 		}
 		o.events.itemStep(it, doing)
 	}
+
 	return job
 }
 
@@ -55,7 +56,15 @@ func (o *output) noteBuiltin(it *outputItem) {
 		pages.Add(it.Result.Text, it.Result.Structured)
 		it.Address = cmp.Or(pages.Last, it.Address)
 	}
-	call := turn.Item{Kind: turn.Call, Text: it.PlainText(), CallID: it.Call.ID, Namespace: it.Call.Namespace, Name: it.hosted.ToModel(it.Call.Name), Builtin: it.Call.Builtin}
+
+	call := turn.Item{
+		Kind:      turn.Call,
+		Text:      it.PlainText(),
+		CallID:    it.Call.ID,
+		Namespace: it.Call.Namespace,
+		Name:      it.hosted.ToModel(it.Call.Name),
+		Builtin:   it.Call.Builtin,
+	}
 	o.made[it.slot].View = []turn.Item{call, {Kind: turn.Result, Text: text, CallID: it.Call.ID, Hosted: true}}
 }
 

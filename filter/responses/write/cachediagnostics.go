@@ -33,21 +33,25 @@ func appendCacheDiagnostics(dst []byte, d *turn.Diagnosis) []byte {
 	if d == nil {
 		return append(dst, `"unavailable"}`...)
 	}
+
 	f := d.Reply
 	missed := f.Missed(d.Cached, d.Replica) != diagnosis.None
 	lost, reason := f.Lost, cacheReasons[f.Cause]
 	if missed && f.Cause == diagnosis.None && f.Elsewhere {
 		lost, reason = f.Shared-d.Cached, cacheKeyChanged
 	}
+
 	switch {
 	case !f.Known:
 		return append(dst, `"comparison_response_not_found"}`...)
 	case reason != "":
-		dst = strconv.AppendInt(append(dst, `"cache_miss","reason":"`+reason+`","cache_missed_tokens":`...), int64(lost), 10)
+		dst = strconv.AppendInt(append(dst, `"cache_miss","reason":"`+reason+`","cache_missed_tokens":`...),
+			int64(lost), 10)
 		dst = strconv.AppendInt(append(dst, `,"comparison_reusable_tokens":`...), int64(f.Shared), 10)
 		return append(dst, '}')
 	case f.Cause == diagnosis.None && !missed && d.Cached > 0:
 		return append(dst, `"cache_hit"}`...)
 	}
+
 	return append(dst, `"unavailable"}`...)
 }

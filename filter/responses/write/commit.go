@@ -56,11 +56,13 @@ func (c *commit) store(ctx context.Context, r *store.Response) error {
 	if c.background {
 		tries = backgroundTries
 	}
+
 	err := c.put(ctx, r)
 	for try := 1; err != nil && try < tries && !permanent(err); try++ {
 		time.Sleep(putRetry)
 		err = c.put(ctx, r)
 	}
+
 	switch {
 	case err == nil:
 		ctx, cancel := context.WithTimeout(ctx, request.StoreTimeout)
@@ -69,6 +71,7 @@ func (c *commit) store(ctx context.Context, r *store.Response) error {
 	case errors.Is(err, store.ErrConflict) && r.Version > 1:
 		return c.overtaken(ctx, err)
 	}
+
 	return err
 }
 
@@ -88,7 +91,8 @@ func permanent(err error) bool {
 func (c *commit) overtaken(ctx context.Context, conflict error) error {
 	ctx, cancel := context.WithTimeout(ctx, request.StoreTimeout)
 	defer cancel()
-	if _, err := c.services.Store.Head(ctx, c.request.Context.Tenant, c.response.ID); errors.Is(err, store.ErrNotFound) {
+	if _, err := c.services.Store.Head(ctx, c.request.Context.Tenant, c.response.ID); errors.Is(err,
+		store.ErrNotFound) {
 		return fmt.Errorf("the response is gone: %w", err)
 	}
 	return conflict
@@ -104,12 +108,14 @@ func (c *commit) extendConversation(ctx context.Context, done *committed) {
 	if done.err == nil && c.extends {
 		items = slices.Concat(c.response.Input, item.WithoutCutCalls(c.response.Output))
 	}
+
 	added, err := c.lock.Extend(ctx, items)
 	done.fault = err
 	done.apart = !added || done.err != nil
 	if !done.apart || done.err != nil {
 		return
 	}
+
 	again := *c.response
 	again.Version++
 	again.Conversation, again.Object = "", c.apart

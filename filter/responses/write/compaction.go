@@ -56,7 +56,8 @@ func (s *summary) text() string {
 // the compaction is told that the summary grows.
 func (e *encoder) takeSummary(dst []byte, event turn.Event) []byte {
 	e.summary.event(event)
-	if e.compaction.item == nil || event.Step != turn.Delta || event.Kind != turn.Answer && event.Kind != turn.Preamble {
+	if e.compaction.item == nil || event.Step != turn.Delta ||
+		event.Kind != turn.Answer && event.Kind != turn.Preamble {
 		return dst
 	}
 
@@ -72,17 +73,21 @@ func (e *encoder) sealSummary() (string, *apierror.Error) {
 	case e.reply.Choice(0).Finish() == turn.FinishLength:
 		calls := e.reply.Calls()
 		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "",
-			"The model had no room to complete its summary: it wrote %d tokens. Raise max_output_tokens, if it is set, or shorten the conversation.",
+			"The model had no room to complete its summary: it wrote %d tokens. Raise max_output_tokens, if it is "+
+				"set, or shorten the conversation.",
 			calls[len(calls)-1].Output)
 	case text == "":
-		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model wrote no summary of the conversation. Try again.")
+		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "",
+			"The model wrote no summary of the conversation. Try again.")
 	}
 
 	plain := append(binary.AppendUvarint(nil, uint64(e.compaction.Room)), text...)
 	sealed, err := e.compaction.Sealer.Seal(seal.Compaction, e.request.Context.Tenant, plain)
 	if err != nil {
-		return "", apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(fmt.Errorf("seal a compaction: %w", err))
+		return "", apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(
+			fmt.Errorf("seal a compaction: %w", err))
 	}
+
 	return sealed, nil
 }
 
@@ -106,6 +111,7 @@ func (e *encoder) endCompaction(dst []byte) ([]byte, reply.Step, *apierror.Error
 		e.events.itemWhole(0, ".added", json)
 		e.events.itemWhole(0, ".done", json)
 	}
+
 	return e.take(), reply.Step{}, nil
 }
 
@@ -117,13 +123,17 @@ func (e *encoder) beginFirst(dst []byte, first *request.Prepared, p request.Prep
 		return dst
 	}
 
-	it := &outputItem{Output: item.Output{Kind: item.Compaction, ID: e.request.Context.NewID(item.Compaction.Names().Prefix)}}
+	it := &outputItem{Output: item.Output{
+		Kind: item.Compaction,
+		ID:   e.request.Context.NewID(item.Compaction.Names().Prefix),
+	}}
 	e.compaction = &compaction{Compaction: first.Compaction, item: it, preparation: p, required: first.Required}
 	e.output.place(it)
 	e.events.Dst = dst
 	e.events.itemAdded(it)
 	e.starts(first.Turn)
 	e.reply.BeginAside(first.Turn, e.takeSummary, e.endFirst)
+
 	return e.take()
 }
 
@@ -132,7 +142,8 @@ func (e *encoder) beginFirst(dst []byte, first *request.Prepared, p request.Prep
 // conversation is short enough without it.
 func (e *encoder) endFirst(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	c := e.compaction
-	var compacted *store.Item // nil: there is no summary
+	// nil: there is no summary.
+	var compacted *store.Item
 	sealed, err := e.sealSummary()
 	switch {
 	case err == nil:
@@ -144,7 +155,8 @@ func (e *encoder) endFirst(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 		e.events.Dst = dst
 		e.events.itemDone(c.item, made.JSON)
 		dst = e.take()
-	case c.required || e.events.stream: // the client has seen the item begin
+	case c.required || e.events.stream:
+		// The client has seen the item begin.
 		return dst, reply.Step{}, err
 	default:
 		e.reply.Note(err)
@@ -152,7 +164,8 @@ func (e *encoder) endFirst(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	}
 
 	e.compaction = nil
-	e.prompted = len(e.output.made) // the preparation adds the compaction itself
+	// The preparation adds the compaction itself.
+	e.prompted = len(e.output.made)
 	prepare := reply.Job{Do: c.preparation.AfterCompaction(compacted), Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		t, ok := result.(*turn.Turn)
 		if !ok {
@@ -161,6 +174,7 @@ func (e *encoder) endFirst(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 		e.beginTurn(t)
 		return dst, nil
 	}}
+
 	return dst, reply.Step{Jobs: []reply.Job{prepare}}, nil
 }
 
@@ -174,6 +188,7 @@ func (o *responseObject) appendCompaction(dst []byte) []byte {
 	for _, message := range q.Compaction.Retained {
 		dst = append(append(dst, message...), ',')
 	}
+
 	dst = append(o.encoder.output.append(dst), `],"usage":`...)
 
 	used := o.encoder.usage()

@@ -17,10 +17,10 @@ import (
 // client told.
 //
 //	ending.status  committing  the reply                      who leaves this state
-//	""             false       goes on                        Finish and Fail settle the end, Cancel does without a client
-//	set            false       has failed, or its end is      Finish commits a failed one, End and Cancel end the reply
+// "" false goes on Finish and Fail settle the end, Cancel does without a client
+// set false has failed, or its end is Finish commits a failed one, End and Cancel end the reply
 //	                           stored, or will not be
-//	set            true        waits for the commit           committed, Fail and End, which do not know what is stored
+// set true waits for the commit committed, Fail and End, which do not know what is stored
 
 // lastStep is the [reply.Ending] of a response.
 type lastStep struct{ e *encoder }
@@ -39,7 +39,9 @@ func (s *lastStep) Finish(dst []byte) ([]byte, []reply.Job, *apierror.Error) {
 	if c == nil {
 		return dst, nil, nil
 	}
+
 	e.committing = true
+
 	return dst, []reply.Job{{Do: c, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		e.committed(result, err)
 		return dst, nil
@@ -55,7 +57,8 @@ func (e *encoder) settleEnd() {
 		e.ending.status, e.ending.reason = item.StatusIncomplete, "max_output_tokens"
 	case stop.Has(reply.OutOfTurns) && !stop.Has(reply.ClientActs):
 		e.ending.status = item.StatusIncomplete
-	case e.output.count == 0: // the text is empty
+	case e.output.count == 0:
+		// The text is empty.
 		e.output.start(turn.Answer, nil)
 		e.endItem(false)
 	}
@@ -77,7 +80,9 @@ func (s *lastStep) Fail(dst []byte, err *apierror.Error) (_ []byte, fails bool) 
 	case e.events.stream:
 		e.cutItem()
 	}
+
 	e.ending = ending{status: item.StatusFailed, err: err}
+
 	return dst, true
 }
 
@@ -88,13 +93,16 @@ func (s *lastStep) Cancel() []api.Job {
 	if !e.request.Options.Stream || !e.begun || e.commitMade {
 		return nil
 	}
+
 	if e.ending.status == "" {
 		e.cutItem()
 		e.ending = ending{status: item.StatusCancelled}
 	}
+
 	if c := e.newCommit(); c != nil {
 		return []api.Job{c}
 	}
+
 	return nil
 }
 
@@ -145,12 +153,15 @@ func (e *encoder) newCommit() *commit {
 
 	version := s.Version + 1
 	if q.Options.Background {
-		version++ // the first is the live response
+		// The first is the live response.
+		version++
 	}
+
 	c := &commit{
 		services: q.Services, request: q.Request, background: q.Options.Background, lock: q.Lock, extends: e.ending.own(),
 		response: &store.Response{
-			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version, Object: e.object.appendStored(nil, &e.ending),
+			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version, Object: e.object.appendStored(
+				nil, &e.ending),
 			Input: s.Input, Output: e.output.items(),
 		},
 	}
@@ -160,6 +171,7 @@ func (e *encoder) newCommit() *commit {
 		apart.apart = true
 		c.apart = apart.appendStored(nil, &e.ending)
 	}
+
 	return c
 }
 
@@ -169,7 +181,8 @@ func (e *encoder) committed(result any, err error) {
 	switch {
 	case ok:
 	case err == nil:
-		return // of a job that the end of the reply has dropped
+		// The job was dropped by the end of the reply.
+		return
 	default:
 		done.err = err
 	}
@@ -179,6 +192,7 @@ func (e *encoder) committed(result any, err error) {
 	if done.err == nil {
 		return
 	}
+
 	e.object.stored = false
 	e.note(fmt.Errorf("store the response: %w", done.err))
 	switch {

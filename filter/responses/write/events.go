@@ -13,10 +13,13 @@ import (
 // eventWriter writes the events of items. For a whole object it writes nothing.
 type eventWriter struct {
 	event.Writer
-	stream        bool
-	openReasoning bool // the events of reasoning text have Open Responses' names
-	delta         int  // where in the item's text the delta begins that is being written; -1 if none is
-	logprobs      int  // where in the item's log probabilities those of the delta begin
+	stream bool
+	// The events of reasoning text have Open Responses' names.
+	openReasoning bool
+	// Where in the item's text the delta begins that is being written; -1 if none is.
+	delta int
+	// Where in the item's log probabilities those of the delta begin.
+	logprobs int
 }
 
 func newEventWriter(o request.Options) eventWriter {
@@ -42,6 +45,7 @@ func (w *eventWriter) beginText(it *outputItem, step string) {
 	case it.Kind == item.Reasoning && w.openReasoning:
 		name = item.OpenReasoningEvent
 	}
+
 	w.beginItem(it, name, step)
 	if names.Part != "" {
 		w.Dst = append(w.Dst, `,"content_index":0`...)
@@ -111,6 +115,7 @@ func (w *eventWriter) part(step string, it *outputItem, text []byte) {
 	default:
 		return
 	}
+
 	w.End()
 }
 
@@ -145,12 +150,14 @@ func (w *eventWriter) annotate(it *outputItem) {
 		annotation := it.found[i].JSON()
 		if w.stream {
 			w.beginItem(it, "response.output_text", ".annotation.added")
-			w.Dst = strconv.AppendInt(append(w.Dst, `,"content_index":0,"annotation_index":`...), int64(len(it.Annotations)), 10)
+			w.Dst = strconv.AppendInt(append(w.Dst, `,"content_index":0,"annotation_index":`...),
+				int64(len(it.Annotations)), 10)
 			w.Dst = append(append(w.Dst, `,"annotation":`...), annotation...)
 			w.End()
 		}
 		it.Annotations = append(it.Annotations, annotation)
 	}
+
 	it.found = it.found[:0]
 }
 

@@ -36,13 +36,15 @@ func promptMessages(prompt []harmony.Token) []harmony.Message {
 			break
 		}
 	}
-	msgs, _ := harmony.Parse(harmony.Strict, "", prompt) // a rendering of our own is never malformed
+	// A rendering of our own is never malformed.
+	msgs, _ := harmony.Parse(harmony.Strict, "", prompt)
 	return msgs
 }
 
 // append appends the members of a response object.
 func (m *messages) append(dst []byte) []byte {
-	written, _ := harmony.Parse(harmony.Tolerant, harmony.RoleAssistant, m.tokens) // never fails
+	// The tolerant parser never fails.
+	written, _ := harmony.Parse(harmony.Tolerant, harmony.RoleAssistant, m.tokens)
 	dst = appendMessages(append(dst, `,"input_messages":`...), m.input)
 	return appendMessages(append(dst, `,"output_messages":`...), slices.Concat(m.later, written))
 }
@@ -51,7 +53,8 @@ func (m *messages) append(dst []byte) []byte {
 func appendMessages(dst []byte, msgs []harmony.Message) []byte {
 	text, err := harmony.MarshalConversation(msgs)
 	list, _ := bytes.CutPrefix(text, []byte(`{"messages":`))
-	if err != nil || len(list) == 0 { // texts always marshal
+	// Texts always marshal.
+	if err != nil || len(list) == 0 {
 		return append(dst, `[]`...)
 	}
 	return jsontext.AppendCompact(dst, string(list[:len(list)-1]))

@@ -55,6 +55,7 @@ func (e *encoder) writeEnd(end *ending) {
 		w.Dst = e.object.append(w.Dst, end)
 		return
 	}
+
 	w.Begin("response.", end.status)
 	w.Dst = e.object.append(append(w.Dst, `,"response":`...), end)
 	w.End()
@@ -101,18 +102,21 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 	} else {
 		dst = append(dst, `null`...)
 	}
+
 	dst = append(dst, `,"error":`...)
 	if end.err != nil {
 		dst = stored.AppendError(dst, end.err)
 	} else {
 		dst = append(dst, `null`...)
 	}
+
 	dst = append(dst, `,"incomplete_details":`...)
 	if end.reason != "" {
 		dst = append(append(append(dst, `{"reason":"`...), end.reason...), `"}`...)
 	} else {
 		dst = append(dst, `null`...)
 	}
+
 	dst = jsontext.AppendString(append(dst, `,"model":`...), q.Model)
 	dst = append(dst, `,"previous_response_id":`...)
 	if q.Storage.Previous != "" {
@@ -120,6 +124,7 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 	} else {
 		dst = append(dst, `null`...)
 	}
+
 	dst = o.appendConversation(append(dst, `,"conversation":`...))
 	dst = strconv.AppendBool(append(dst, `,"store":`...), o.stored)
 	dst = append(dst, `,"usage":`...)
@@ -132,6 +137,7 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 			dst = appendCacheDiagnostics(dst, o.encoder.diagnosis)
 		}
 	}
+
 	return append(append(dst, ','), q.Echo...)
 }
 

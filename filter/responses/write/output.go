@@ -79,6 +79,7 @@ func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 	case o.mode == api.Loop && call.Namespace == "":
 		return item.Unknown
 	}
+
 	return item.Function
 }
 
@@ -150,10 +151,12 @@ func (o *output) write(it *outputItem, p []byte) {
 	if len(p) == 0 {
 		return
 	}
+
 	shown := o.events.stream && !it.Kind.OnlyWhole()
 	if shown {
 		o.events.openDelta(it)
 	}
+
 	begin := len(it.Text)
 	it.Text = jsontext.AppendEscaped(it.Text, p)
 	if shown {
@@ -241,11 +244,13 @@ func (o *output) items() []store.Item {
 			continue
 		}
 		stored := m.Stored()
-		if len(m.View) > 0 && (i > o.answered || !m.View[0].Builtin) { // else an answer has followed, and the model sees no more of it
+		// Once an answer has followed, the model sees no more of a built-in call.
+		if len(m.View) > 0 && (i > o.answered || !m.View[0].Builtin) {
 			stored.JSON = item.WithModelView(m.JSON, &m.View[0], &m.View[1], o.request.Tools.Container)
 		}
 		items = append(items, stored)
 	}
+
 	return items
 }
 
@@ -262,5 +267,6 @@ func (o *output) append(dst []byte) []byte {
 		comma = true
 		dst = append(dst, m.JSON...)
 	}
+
 	return dst
 }

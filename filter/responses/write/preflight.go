@@ -48,13 +48,22 @@ func (p *preflight) list(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	for _, h := range p.Unlisted {
 		e.reply.Start(e.listRun(h))
 	}
+
 	dst, jobs := e.reply.Runs(e.take())
+
 	return dst, reply.Step{Jobs: jobs, Then: p.listed}, nil
 }
 
 // listRun is the run in which a server lists its tools.
 func (e *encoder) listRun(h *toolset.Server) *reply.Run {
-	it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: e.request.Context.NewID(item.MCPList.Names().Prefix), Server: h.Label}, hosted: h}
+	it := &outputItem{
+		Output: item.Output{
+			Kind:   item.MCPList,
+			ID:     e.request.Context.NewID(item.MCPList.Names().Prefix),
+			Server: h.Label,
+		},
+		hosted: h,
+	}
 	if h.Builtin == nil {
 		e.output.announce(it)
 	}
@@ -82,18 +91,24 @@ func (p *preflight) record(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	for i := range p.Approved {
 		p.own = append(p.own, newRecord(&p.Approved[i], p.encoder.request.Context.NewID(recordPrefix)))
 	}
+
 	if p.records.store == nil {
 		p.first = p.own
 		return p.approved(dst)
 	}
 
-	begin := reply.Job{Do: beginApprovals{p.records, p.Approved, p.own}, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+	begin := reply.Job{Do: beginApprovals{
+		p.records,
+		p.Approved,
+		p.own,
+	}, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		var ok bool
 		if p.first, ok = result.([]*approvalRecord); !ok {
 			return dst, stored.Unavailable(err)
 		}
 		return dst, nil
 	}}
+
 	return dst, reply.Step{Jobs: []reply.Job{begin}, Then: p.approved}, nil
 }
 
@@ -136,6 +151,7 @@ func (p *preflight) approvedRun(i int) *reply.Run {
 			job.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
 		}
 	}
+
 	// Every call counts, also one whose outcome is known.
 	if refused := e.reply.Refuse(it.Call); job.known == nil {
 		job.known = refused
@@ -146,6 +162,7 @@ func (p *preflight) approvedRun(i int) *reply.Run {
 	if job.known == nil || job.completion != nil {
 		r.Job = job
 	}
+
 	return r
 }
 
@@ -157,9 +174,11 @@ func (p *preflight) prepare(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	}
 
 	prepare := p.prepareJob(items, func(dst []byte, first *request.Prepared) []byte {
-		p.encoder.request.Preflight = nil // which holds what was read of the request
+		// The preflight holds all that was read of the request.
+		p.encoder.request.Preflight = nil
 		return p.encoder.beginFirst(dst, first, p.Preparation)
 	})
+
 	return dst, reply.Step{Jobs: []reply.Job{prepare}}, nil
 }
 

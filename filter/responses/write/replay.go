@@ -20,19 +20,24 @@ func Replay(r *store.Response, o request.Options) []byte {
 	for _, m := range []struct{ name, value string }{
 		{"status", `"` + item.StatusInProgress + `"`}, {"completed_at", "null"}, {"incomplete_details", "null"}, {"error", "null"}, {"usage", "null"},
 	} {
-		if changed, err := sjson.SetRawBytes(begun, m.name, []byte(m.value)); err == nil { // it is an object, so it can be changed
+		// The stored text is an object, so that setting a member does not fail.
+		if changed, err := sjson.SetRawBytes(begun, m.name, []byte(m.value)); err == nil {
 			begun = changed
 		}
 	}
+
 	for _, step := range []string{"created", "in_progress"} {
 		w.replayResponse(step, &store.Response{Object: begun})
 	}
+
 	end := ending{status: gjson.GetBytes(r.Object, "status").Str}
 	for i, it := range r.Output {
 		w.replayItem(i, it, end.own())
 	}
+
 	w.replayResponse(stored.LastEvent(end.status), r)
 	w.Close()
+
 	return w.Dst
 }
 
@@ -48,7 +53,8 @@ func (w *eventWriter) replayResponse(step string, r *store.Response) {
 func (w *eventWriter) replayItem(index int, i store.Item, ownEnd bool) {
 	v := gjson.ParseBytes(i.JSON)
 	it, text := replayed(index, i, v)
-	if it == nil { // the outcome of a tool that was called here is one piece
+	// The outcome of a tool that was called here is one piece.
+	if it == nil {
 		w.itemWhole(index, ".added", item.Shown(i))
 		w.itemWhole(index, ".done", item.Shown(i))
 		return
@@ -57,12 +63,14 @@ func (w *eventWriter) replayItem(index int, i store.Item, ownEnd bool) {
 		w.action(it, item.Shown(i))
 		return
 	}
+
 	w.itemStart(it)
 	if text != "" {
 		w.openDelta(it)
 		it.Text = jsontext.AppendEscaped(nil, []byte(text))
 		w.Dst = append(w.Dst, it.Text...)
 	}
+
 	w.closeDelta(it)
 	if ownEnd || v.Get("status").Str != item.StatusIncomplete {
 		w.itemEnd(it, item.Shown(i))
@@ -98,8 +106,10 @@ func replayed(index int, i store.Item, v gjson.Result) (it *outputItem, text str
 	default:
 		return nil, ""
 	}
+
 	if it.Kind == item.Function || it.Kind == item.Custom || it.Kind.HasAction() {
 		it.Call = &turn.CalledTool{ID: v.Get("call_id").Str, Namespace: v.Get("namespace").Str, Name: v.Get("name").Str}
 	}
+
 	return it, text
 }

@@ -41,6 +41,7 @@ func (r *Request) newReply(m api.Mode) *Reply {
 	if p := r.Preflight; p != nil && m == api.Loop {
 		o.First = newPreflight(e, p).list
 	}
+
 	if r.Turn != nil && r.Compaction == nil {
 		e.starts(r.Turn)
 		o.Turn = r.Turn
@@ -51,6 +52,7 @@ func (r *Request) newReply(m api.Mode) *Reply {
 		e.starts(r.Turn)
 		e.reply.BeginAside(r.Turn, e.takeSummary, e.endCompaction)
 	}
+
 	return &Reply{Machine: e.reply, encoder: e}
 }
 
@@ -111,27 +113,38 @@ type encoder struct {
 	events eventWriter
 	output output
 	object responseObject
-	begun  bool // the first events are written
+	// The first events are written.
+	begun bool
 
 	// What the model calls have come to, beside what the machine knows.
-	earlier   usage           // of the requests before this one that have made the same response
-	messages  *messages       // nil: the client does not want them
-	diagnosis *turn.Diagnosis // of the first prompt of the conversation; nil: there is none
+	// earlier: of the requests before this one that have made the same response.
+	earlier usage
+	// nil: the client does not want them.
+	messages *messages
+	// diagnosis: of the first prompt of the conversation; nil: there is none.
+	diagnosis *turn.Diagnosis
 
 	// The turn that is being made.
-	prompted int         // how many of the made items its prompt has
-	searches int         // for tools, that it has called and that were run here
-	call     *hostedCall // that it has completed, and that becomes a run now
+	// How many of the made items its prompt has.
+	prompted int
+	// searches: for tools, that it has called and that were run here.
+	searches int
+	// call: that it has completed, and that becomes a run now.
+	call *hostedCall
 
 	// The compaction that the reply is, or begins with.
-	compaction *compaction // nil: there is none
+	// nil: there is none.
+	compaction *compaction
 	summary    summary
 
 	// How the reply has ended. ending has no status while that is not known.
-	ending     ending
-	committing bool  // that is being stored
-	commitMade bool  // how it is stored is settled
-	lost       error // why a background response could not be stored as it has ended
+	ending ending
+	// committing: that is being stored.
+	committing bool
+	// How it is stored is settled.
+	commitMade bool
+	// Why a background response could not be stored as it has ended.
+	lost error
 
 	// fault is what went wrong without an error for the client.
 	fault error
@@ -148,7 +161,13 @@ func (e *encoder) take() []byte {
 
 func newEncoder(r *Request, m api.Mode) *encoder {
 	e := &encoder{request: r, mode: m, events: newEventWriter(r.Options), earlier: continued(r.Storage.Continued)}
-	e.output = output{request: r.Request, events: &e.events, mode: m, answered: -1, pages: r.Tools.Pages.With(item.Pages{})}
+	e.output = output{
+		request:  r.Request,
+		events:   &e.events,
+		mode:     m,
+		answered: -1,
+		pages:    r.Tools.Pages.With(item.Pages{}),
+	}
 	e.object = responseObject{request: r.Request, encoder: e, stored: r.Storage.Wanted}
 	if r.Compaction != nil {
 		e.compaction = &compaction{Compaction: r.Compaction}

@@ -26,6 +26,7 @@ func (e *encoder) Maker(call *turn.CalledTool, _ bool) reply.Maker {
 	case e.request.Tools.Hosted[hosted.SpaceOf(call)] != nil:
 		return reply.ByFilter
 	}
+
 	return reply.ByClient
 }
 
@@ -52,8 +53,10 @@ func (e *encoder) search(it *outputItem) {
 	}
 
 	e.output.addWhole(&outputItem{Output: item.Output{
-		Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: toolset.AppendFound(nil, found),
+		Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: toolset.AppendFound(
+			nil, found),
 	}})
+
 	e.searches++
 }
 
@@ -104,18 +107,22 @@ func (o *output) completeRun(it *outputItem, result *tools.Result) {
 	status := it.EndStatus()
 	if it.Kind == item.MCPList {
 		it.takeList(status)
-		if it.hosted.Builtin != nil { // the client has not asked for the server
+		// The client has not asked for the server.
+		if it.hosted.Builtin != nil {
 			return
 		}
 	}
+
 	if it.hosted.Builtin != nil {
 		o.noteBuiltin(it)
 	}
 
 	o.add(it, status)
-	if status == item.StatusCompleted || it.Kind == item.MCPCall || it.Kind == item.MCPList { // clients know no failure of the others
+	// Clients know no failure of the others.
+	if status == item.StatusCompleted || it.Kind == item.MCPCall || it.Kind == item.MCPList {
 		o.events.itemStep(it, "."+status)
 	}
+
 	o.events.itemDone(it, o.made[it.slot].JSON)
 }
 
@@ -167,5 +174,6 @@ func (j toolJob) Do(ctx context.Context) (any, error) {
 			result.Cause = errors.Join(result.Cause, err)
 		}
 	}
+
 	return result, nil
 }

@@ -42,9 +42,12 @@ func (e *encoder) noteShorter(t *turn.Turn) {
 	if len(u.turns) == 0 {
 		return
 	}
+
 	last := u.turns[len(u.turns)-1]
 	if n := last.input + last.output - t.PromptTokens(); n > 0 {
-		e.note(fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its output: its tool_output_tokens are 0", n))
+		e.note(fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its "+
+			"output: its tool_output_tokens are 0",
+			n))
 	}
 }
 
@@ -55,7 +58,12 @@ func (e *encoder) usage() usage {
 		return all
 	}
 	for _, call := range e.reply.Calls() {
-		all.turns = append(all.turns, turnUsage{input: call.Prompt, cached: call.Cached, output: call.Output, reasoning: call.Reasoning})
+		all.turns = append(all.turns, turnUsage{
+			input:     call.Prompt,
+			cached:    call.Cached,
+			output:    call.Output,
+			reasoning: call.Reasoning,
+		})
 	}
 	return all
 }
@@ -76,6 +84,7 @@ func (e *encoder) continueTurn(before *turn.Turn, room int) (*turn.Turn, *apierr
 	case err.Code == "context_length_exceeded":
 		return nil, nil
 	}
+
 	return nil, request.OfInput(err)
 }
 

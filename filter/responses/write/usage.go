@@ -11,10 +11,13 @@ import (
 // turnUsage is the tokens of one model call. They are the filter's own counts;
 // only how much of the prompt was cached is the engine's.
 type turnUsage struct {
-	input     int // of the prompt
-	cached    int // of these, from the engine's prefix cache; engine.Unknown until it reports that
-	output    int
-	reasoning int // of these, content of the chain of thought
+	// input: of the prompt.
+	input int
+	// cached: of these, from the engine's prefix cache; engine.Unknown until it reports that.
+	cached int
+	output int
+	// reasoning: of these, content of the chain of thought.
+	reasoning int
 }
 
 // usage is the model calls of a response, in order. Each but the first continues the
@@ -68,6 +71,7 @@ func (u *usage) append(dst []byte, perTurn bool) []byte {
 		dst = u.appendTurns(append(dst, `,"input_tokens_per_turn":`...), func(i int) int { return u.turns[i].input })
 		dst = u.appendTurns(append(dst, `,"cached_tokens_per_turn":`...), func(i int) int { return u.turns[i].cached })
 	}
+
 	dst = strconv.AppendInt(append(dst, `},"output_tokens":`...), int64(all.output), 10)
 	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(all.reasoning), 10)
 	if perTurn {
@@ -79,7 +83,9 @@ func (u *usage) append(dst []byte, perTurn bool) []byte {
 		dst = u.appendTurns(append(dst, `,"output_tokens_per_turn":`...), func(i int) int { return u.turns[i].output })
 		dst = u.appendTurns(append(dst, `,"tool_output_tokens_per_turn":`...), u.toolOutput)
 	}
+
 	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(all.input+all.output), 10)
+
 	return append(dst, '}')
 }
 
@@ -102,14 +108,18 @@ func (u *usage) appendTurns(dst []byte, count func(i int) int) []byte {
 func continued(object []byte) usage {
 	stored := gjson.GetBytes(object, "usage")
 	in, out := stored.Get("input_tokens_details"), stored.Get("output_tokens_details")
-	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(), out.Get("output_tokens_per_turn").Array()
+	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(), out.Get(
+		"output_tokens_per_turn").Array()
 	if len(inputs) == 0 {
-		inputs, cached, outputs = stored.Get("input_tokens").Array(), in.Get("cached_tokens").Array(), stored.Get("output_tokens").Array()
+		inputs, cached, outputs = stored.Get("input_tokens").Array(), in.Get("cached_tokens").Array(), stored.Get(
+			"output_tokens").Array()
 	}
+
 	n := min(len(inputs), len(cached), len(outputs))
 	u := usage{turns: make([]turnUsage, n), earlier: n}
 	for i := range u.turns {
 		u.turns[i] = turnUsage{input: int(inputs[i].Int()), cached: int(cached[i].Int()), output: int(outputs[i].Int())}
 	}
+
 	return u
 }

@@ -59,15 +59,23 @@ func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) 
 	if err == nil {
 		reply.begin()
 		r.queued = reply.events.Sequence
-		if err = r.Services.Store.Append(ctx, key.Tenant, key.ID, owner, store.Batch{First: 0, Last: r.queued - 1, SSE: reply.events.Dst}); err != nil {
-			_ = r.Services.Store.Delete(context.WithoutCancel(ctx), key.Tenant, key.ID) // else it fails when the lease ends
+		if err = r.Services.Store.Append(ctx, key.Tenant, key.ID, owner, store.Batch{
+			First: 0,
+			Last:  r.queued - 1,
+			SSE:   reply.events.Dst,
+		}); err != nil {
+			// If it cannot be deleted, the response fails when its lease ends.
+			_ = r.Services.Store.Delete(context.WithoutCancel(ctx), key.Tenant, key.ID)
 		}
 	}
+
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
-		return key, nil, apierror.New(http.StatusRequestEntityTooLarge, "response_too_large", "input", "The request is too large for the store of responses. Send less, or leave background out.")
+		return key, nil, apierror.New(http.StatusRequestEntityTooLarge, "response_too_large", "input",
+			"The request is too large for the store of responses. Send less, or leave background out.")
 	case err != nil:
 		return key, nil, stored.Unavailable(err)
 	}
+
 	return key, reply.object.append(nil, &ending{status: item.StatusQueued}), nil
 }
