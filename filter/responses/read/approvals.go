@@ -78,8 +78,7 @@ func sameCall(a, b item.Item) bool {
 func changedApproval(it item.Item) *apierror.Error {
 	return apierror.Invalid(it.At.Path,
 		"The mcp_approval_request %q is not the one that was made under this id: its server_label, name or "+
-			"arguments have changed. Send it as it was in the response.", item.Clip(
-			it.ID))
+			"arguments have changed. Send it as it was in the response.", item.Clip(it.ID))
 }
 
 // findApproved returns the calls about which the request has a verdict, in order.
@@ -99,8 +98,8 @@ func (d *decoder) findApproved(ctx context.Context) ([]request.ApprovedCall, *ap
 			return nil, err
 		}
 		calls = append(calls, request.ApprovedCall{
-			Verdict: v, Label: strings.Clone(asked.Server), Name: strings.Clone(asked.Name), Arguments: strings.Clone(
-				arguments),
+			Verdict: v, Label: strings.Clone(asked.Server), Name: strings.Clone(asked.Name),
+			Arguments: strings.Clone(arguments),
 		})
 	}
 
@@ -159,6 +158,7 @@ func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
 		ids[i] = v.RequestID
 	}
 
+	// The store's own copy decides: a client must not have another call made than it was asked about.
 	found, err := d.items.fetch(ctx, ids)
 	if err != nil {
 		return err

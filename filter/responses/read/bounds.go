@@ -44,6 +44,7 @@ const fetchBatch = 16
 
 // fetch reads stored items for the input. An item whose id occurs several times counts as often.
 func (r *itemReader) fetch(ctx context.Context, ids []string) (map[string]store.Item, *apierror.Error) {
+	// An item that is referred to many times is read once and copied as often.
 	times := make(map[string]int, len(ids))
 	var distinct []string
 	for _, id := range ids {
@@ -62,6 +63,8 @@ func (r *itemReader) fetch(ctx context.Context, ids []string) (map[string]store.
 			return nil, stored.Unavailable(err)
 		}
 
+		// The batches grow, so that an input of many references takes few reads, and one that is too large
+		// is refused after a small one.
 		bytes := 0
 		for id, i := range items {
 			bytes += times[id] * len(i.JSON)

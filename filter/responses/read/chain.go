@@ -21,8 +21,8 @@ import (
 func chainError(id string, err error) *apierror.Error {
 	if errors.Is(err, store.ErrNotFound) {
 		return request.PreviousNotFound(
-			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", item.Clip(
-				id))
+			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.",
+			item.Clip(id))
 	}
 	return stored.Unavailable(err)
 }
@@ -43,6 +43,8 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 		return err
 	}
 
+	// The head is read each time, also where the chain is remembered: another replica may have
+	// deleted or overwritten a response of it.
 	head, err := d.reader.Store.Head(ctx, d.rc.Tenant, previous)
 	if err != nil {
 		return chainError(previous, err)
@@ -70,6 +72,7 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 
 // beginWith begins the conversation with a remembered chain.
 func (d *decoder) beginWith(ctx context.Context, c *chain) {
+	// The state of the conversation counts as if its items had been read.
 	d.history.chain = c
 	d.items.before = c.prefix
 	d.items.state = c.state.with(d.items.state)
@@ -153,6 +156,7 @@ func (d *decoder) wholeChain(ctx context.Context, head store.Head) (*chain, *api
 		state:  d.items.state.with(serverState{}),
 		head:   head,
 	}
+	// The prefix has the items now, and the chain is shared with requests to come.
 	d.items.items = nil
 	d.reader.Chains.put(c, nil)
 
@@ -167,6 +171,7 @@ func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response,
 		return nil, chainError(id, err)
 	}
 
+	// A live response has no output yet; one whose lease has lapsed will have no other.
 	last := responses[len(responses)-1]
 	if last.Live && !last.Lapsed {
 		return nil, apierror.Invalid("previous_response_id",
@@ -188,10 +193,14 @@ func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response,
 
 // extendChain remembers the chain next, which has the response r behind what
 // before has; before is nil if r continues none.
-func (a *Reader) extendChain(ctx context.Context, rc *turn.RequestContext, next, before *chain, r *store.Response) error {
+func (a *Reader) extendChain(
+	ctx context.Context, rc *turn.RequestContext, next, before *chain, r *store.Response,
+) error {
 	items := &itemReader{reader: a, rc: rc}
 	if before != nil {
 		items.before = before.prefix
+		// The names of tools decide how the calls are spelled. The chain is shared: its map must stay
+		// as it is.
 		items.state.numbered = maps.Clone(before.state.numbered)
 	}
 
@@ -246,6 +255,7 @@ func (a *Reader) remember(ctx context.Context, rc *turn.RequestContext, before *
 	}
 
 	if before != nil {
+		// A response that is written again changes what continues it, as in the store.
 		next.head.Epoch = before.head.Epoch
 		if r.Version > 1 {
 			next.head.Epoch++

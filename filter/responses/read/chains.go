@@ -78,12 +78,14 @@ func (m *Chains) get(tenant, id string) *chain {
 func (m *Chains) put(c, before *chain) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// The longer chain has the tokens of both, and a conversation rarely goes back.
 	if before != nil {
 		m.remove(store.Key{Tenant: before.tenant, ID: before.id})
 	}
 
 	key := store.Key{Tenant: c.tenant, ID: c.id}
 	m.remove(key)
+	// It would push out all others, and itself.
 	if c.memory() > m.limit {
 		return
 	}

@@ -65,6 +65,7 @@ func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error)
 		return nil, nil
 	}
 
+	// Calls without an output get an empty one also where no turn is continued.
 	d.findOutputs()
 	if d.fields.previous == "" || d.fields.options.Background || !d.stores() {
 		return nil, nil
@@ -78,6 +79,7 @@ func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error)
 	case err != nil:
 		return nil, stored.Unavailable(err)
 	case r.Live || r.Conversation != "":
+		// A live response has another maker, and one in a conversation adds its items at its end.
 		return nil, nil
 	}
 
@@ -108,8 +110,8 @@ func (d *decoder) checkWait() *apierror.Error {
 		return nil
 	}
 	return request.PreviousNotFound(
-		"The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(
-			r.ID), d.reader.ToolTimeout)
+		"The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.",
+		item.Clip(r.ID), d.reader.ToolTimeout)
 }
 
 // repeated is the answer to a request that repeats the turn's newest one; nil if the
@@ -120,6 +122,7 @@ func (d *decoder) repeated() (*Repeated, *apierror.Error) {
 		return nil, nil
 	}
 
+	// Clients send items again without their ids: then what they say is compared.
 	isNew := false
 	err := d.fields.items.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		it, err := item.Read(v)
@@ -181,5 +184,6 @@ func (d *decoder) addEmptyOutput(call *item.Item) *apierror.Error {
 func continueAs(r *request.Request, t *storedTurn) {
 	r.ResponseID, r.Created = t.ID, gjson.GetBytes(t.Object, "created_at").Int()
 	r.Storage.Previous, r.Storage.Continued, r.Storage.Version = t.Previous, t.Object, t.Version
+	// A call that was cut can have no output: the model makes it anew.
 	r.Storage.Input = slices.Concat(t.Input, item.WithoutCutCalls(t.Output), r.Storage.Input)
 }

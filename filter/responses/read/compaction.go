@@ -100,6 +100,8 @@ func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
 		return foreign
 	}
 
+	// A summary of another tenant, or of another service, is refused: it would be somebody else's
+	// text in the place of a conversation.
 	sealed, err := r.reader.Compactor.Open(seal.Compaction, r.rc.Tenant, it.Encrypted)
 	room, n := binary.Uvarint(sealed)
 	if err != nil || n <= 0 {
@@ -125,6 +127,7 @@ func (r *itemReader) forget(room int) *apierror.Error {
 	if err := r.unfold(); err != nil {
 		return err
 	}
+	// Each compaction goes through all items, and an input can have thousands of them.
 	if err := r.rc.Spend("input", len(r.items)); err != nil {
 		return err
 	}
@@ -181,6 +184,7 @@ func (d *decoder) finishCompaction() *apierror.Error {
 		return apierror.Invalid("input", "Compaction is not configured here. Send a summary as a message.")
 	}
 
+	// A summary has no form, no calls and no stop strings of the answer's.
 	askOnly(&d.fields.input)
 	d.fields.input.Engine.Logprobs, d.fields.input.Engine.TopLogprobs = false, 0
 	// Long texts may have to be shortened.

@@ -16,7 +16,9 @@ const maxNewItems = 20
 
 // ReadConversationBody reads the body of a request about a conversation. Its items
 // are those that the input of a response can have.
-func (a *Reader) ReadConversationBody(ctx context.Context, body []byte, rc *turn.RequestContext) (stored.Body, *apierror.Error) {
+func (a *Reader) ReadConversationBody(
+	ctx context.Context, body []byte, rc *turn.RequestContext,
+) (stored.Body, *apierror.Error) {
 	var read stored.Body
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte(`{}`)
@@ -32,6 +34,8 @@ func (a *Reader) ReadConversationBody(ctx context.Context, body []byte, rc *turn
 		read.Metadata = []byte(`{}`)
 	}
 
+	// The items are read as those of a response, so that a conversation has nothing that a response
+	// would refuse.
 	d := a.newDecoder(rc)
 	known := func(key string) bool { return key == "metadata" || key == "items" }
 	if err := (jsontext.Field{Result: root}).FieldsOf(known, func(key string, v jsontext.Field) *apierror.Error {

@@ -71,6 +71,7 @@ func (d *decoder) read(ctx context.Context, body []byte) (*Repeated, *apierror.E
 
 // build makes the request of what the fields say.
 func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error) {
+	// What is stored comes first: the input can refer to it, repeat it, or compact it.
 	for _, add := range []func(*decoder, context.Context) *apierror.Error{
 		(*decoder).addConversation,
 		(*decoder).addChain,
@@ -81,6 +82,7 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 		}
 	}
 
+	// Only a locked conversation gets the items: a request that stores nothing may have any ids.
 	if d.history.lock != nil {
 		if err := d.checkIDs("input"); err != nil {
 			return nil, err
@@ -170,8 +172,12 @@ func (d *decoder) finish() *apierror.Error {
 		f.ignored.Add("context_management")
 	}
 
+	// The events of a background response are stored in any case: a client that wants them follows the
+	// journal, now or later.
 	f.options.Follow = f.options.Stream
 	f.options.Stream = f.options.Stream || f.options.Background
+	// Items that configure precede the fields, and a compaction asks for a form of its own: both
+	// come before what the response repeats is settled.
 	if err := d.configure(); err != nil {
 		return err
 	}
@@ -182,11 +188,13 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 
+	// Which tools there are is known only with those of the items.
 	d.tools.EnforceText()
 	f.finishLogprobs()
 	f.finishEcho()
 	f.options.HideReasoning = f.input.Hides()
 	f.input.Instructions = turn.WithoutBilling(f.instructions)
+	// Requests of one session go to one replica, which has their prefix cached.
 	f.input.Session = f.conversation
 	if key := f.echo.cacheKey; key != nil && *key != "" {
 		f.input.Session = *key
@@ -224,6 +232,7 @@ func (d *decoder) firstCall() *firstCall {
 // remembered is the chain that the conversation begins with; nil if it begins with
 // items.
 func (d *decoder) remembered() *chain {
+	// A compaction has replaced the prefix by items: the chain says no more what they are.
 	if d.items.before == nil {
 		return nil
 	}

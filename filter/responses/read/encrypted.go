@@ -28,6 +28,7 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 		}
 	}
 
+	// The content is ignored rather than refused: clients keep conversations for longer than keys live.
 	if r.ignored != nil && r.ownInput {
 		r.ignored.Add(path)
 	}

@@ -53,22 +53,18 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"conversation":         {Read: (*fieldReader).readConversation},
 	"instructions":         {Read: (*fieldReader).readInstructions},
 	"stream": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return v.SetSwitch(
-			&f.options.Stream)
+		return v.SetSwitch(&f.options.Stream)
 	}},
 	"include": {Read: (*fieldReader).readInclude},
 
 	"tools": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return f.tools.ReadTools(
-			v)
+		return f.tools.ReadTools(v)
 	}},
 	"tool_choice": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return f.tools.ReadChoice(
-			v)
+		return f.tools.ReadChoice(v)
 	}},
 	"parallel_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return f.tools.ReadParallelCalls(
-			v)
+		return f.tools.ReadParallelCalls(v)
 	}},
 	"max_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&f.echo.maxToolCalls, 1, math.MaxInt32)
@@ -82,73 +78,62 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"text":       {Read: (*fieldReader).readText},
 
 	"enable_response_messages": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return v.SetSwitch(
-			&f.options.Messages)
+		return v.SetSwitch(&f.options.Messages)
 	}},
 
 	"moderation": {Read: (*fieldReader).readModeration},
 	"store":      {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.store) }},
 	"metadata":   {Read: (*fieldReader).readMetadata},
 	"safety_identifier": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return setText(
-			&f.echo.safety, v)
+		return setText(&f.echo.safety, v)
 	}},
 	"prompt_cache_key": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return setText(
-			&f.echo.cacheKey, v)
+		return setText(&f.echo.cacheKey, v)
 	}},
 
 	"background": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return v.SetSwitch(
-			&f.options.Background)
+		return v.SetSwitch(&f.options.Background)
 	}},
 	"top_logprobs": {Read: (*fieldReader).readTopLogprobs},
-	"logprobs": {Refused: "logprobs is a field of POST /v1/chat/completions. Use include with " +
-		"message.output_text.logprobs."},
-	"previous_input_messages": {Refused: "previous_input_messages is not supported. Send the conversation as " +
-		"input items."},
+	"logprobs":     {Refused: ofChat("logprobs", "Use include with message.output_text.logprobs.")},
+	"previous_input_messages": {
+		Refused: "previous_input_messages is not supported. Send the conversation as input items.",
+	},
 	"prompt":             {Refused: "Prompt templates are not supported. Send instructions and input."},
 	"structured_outputs": {Read: (*fieldReader).readStructuredOutputs},
-	"messages":           {Refused: "messages is a field of POST /v1/chat/completions. Use input."},
-	"response_format":    {Refused: "response_format is a field of POST /v1/chat/completions. Use text.format."},
-	"reasoning_effort": {Refused: "reasoning_effort is a field of POST /v1/chat/completions. Use " +
-		"reasoning.effort."},
+	"messages":           {Refused: ofChat("messages", "Use input.")},
+	"response_format":    {Refused: ofChat("response_format", "Use text.format.")},
+	"reasoning_effort":   {Refused: ofChat("reasoning_effort", "Use reasoning.effort.")},
 	"max_tokens": {
-		Refused: "max_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.",
+		Refused: ofChat("max_tokens", "Use max_output_tokens."),
 		Unless:  []string{},
 	},
 	"max_completion_tokens": {
-		Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.",
+		Refused: ofChat("max_completion_tokens", "Use max_output_tokens."),
 		Unless:  []string{},
 	},
-	"service_tier": {Ignored: "the order in which requests are served is Envoy's and the engine's; the " +
-		"response has `default`"},
-	"stream_options": {Ignored: "its one member pads events against eavesdroppers; the last event always " +
-		"has the usage"},
+	"service_tier": {
+		Ignored: "the order in which requests are served is Envoy's and the engine's; the response has `default`",
+	},
+	"stream_options":  {Ignored: "its one member pads events against eavesdroppers; the last event always has the usage"},
 	"user":            {Ignored: "names the client's user, for the service that serves it"},
 	"client_metadata": {Ignored: "what a client notes about itself"},
 	"thinking": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return f.sampling().ReadThinking(
-			v)
+		return f.sampling().ReadThinking(v)
 	}},
-	"verbosity": {Refused: "verbosity is a field of POST /v1/chat/completions. Use text.verbosity."},
-	"n":         {Refused: "A response has one answer. Leave n out.", Unless: []string{"1"}},
-	"functions": {Refused: "functions is a field of POST /v1/chat/completions. Use tools."},
-	"system":    {Refused: "system is a field of POST /v1/messages. Use instructions."},
-	"format":    {Refused: "format belongs to Ollama. Use text.format."},
-	"grammar": {Refused: "grammar is a field of POST /v1/chat/completions. Use " +
-		"structured_outputs.grammar."},
-	"json_schema": {Refused: "json_schema is a field of POST /v1/chat/completions. Use text.format."},
-	"regex":       {Refused: "regex is a field of POST /v1/chat/completions. Use structured_outputs.regex."},
-	"ebnf":        {Refused: "ebnf is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
-	"guided_json": {Refused: "guided_json is a field of POST /v1/chat/completions. Use " +
-		"structured_outputs.json."},
-	"guided_regex": {Refused: "guided_regex is a field of POST /v1/chat/completions. Use " +
-		"structured_outputs.regex."},
-	"guided_choice": {Refused: "guided_choice is a field of POST /v1/chat/completions. Use " +
-		"structured_outputs.choice."},
-	"guided_grammar": {Refused: "guided_grammar is a field of POST /v1/chat/completions. Use " +
-		"structured_outputs.grammar."},
+	"verbosity":      {Refused: ofChat("verbosity", "Use text.verbosity.")},
+	"n":              {Refused: "A response has one answer. Leave n out.", Unless: []string{"1"}},
+	"functions":      {Refused: ofChat("functions", "Use tools.")},
+	"system":         {Refused: "system is a field of POST /v1/messages. Use instructions."},
+	"format":         {Refused: "format belongs to Ollama. Use text.format."},
+	"grammar":        {Refused: ofChat("grammar", "Use structured_outputs.grammar.")},
+	"json_schema":    {Refused: ofChat("json_schema", "Use text.format.")},
+	"regex":          {Refused: ofChat("regex", "Use structured_outputs.regex.")},
+	"ebnf":           {Refused: ofChat("ebnf", "Use structured_outputs.grammar.")},
+	"guided_json":    {Refused: ofChat("guided_json", "Use structured_outputs.json.")},
+	"guided_regex":   {Refused: ofChat("guided_regex", "Use structured_outputs.regex.")},
+	"guided_choice":  {Refused: ofChat("guided_choice", "Use structured_outputs.choice.")},
+	"guided_grammar": {Refused: ofChat("guided_grammar", "Use structured_outputs.grammar.")},
 	"modalities": {
 		Refused: "The model writes text only. Leave modalities out.",
 		Unless:  []string{`["text"]`},
@@ -163,6 +148,11 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"context_management":   {Read: (*fieldReader).readContextManagement},
 	"prompt_cache_options": {Read: (*fieldReader).readCacheOptions},
 }, turn.SamplingFields, (*fieldReader).sampling)
+
+// ofChat is why a field of Chat Completions is refused.
+func ofChat(field, use string) string {
+	return field + " is a field of POST /v1/chat/completions. " + use
+}
 
 func (f *fieldReader) sampling() turn.Sampling {
 	return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits, Ignored: &f.ignored}

@@ -48,6 +48,7 @@ func (p *firstCall) prepareSummary(ctx context.Context) (*turn.Turn, *apierror.E
 	in := p.input
 	in.Truncate, in.Engine.MaxTokens = false, 0
 	t, err := p.rc.Prepare(ctx, &in)
+	// Shorter texts keep every turn in the summary; dropping turns loses whole thoughts.
 	for size := longestText; size >= shortestText && p.cramped(t, err); size /= 4 {
 		in.Items = shortened(p.input.Items, size)
 		t, err = p.rc.Prepare(ctx, &in)
@@ -58,6 +59,7 @@ func (p *firstCall) prepareSummary(ctx context.Context) (*turn.Turn, *apierror.E
 		t, err = p.rc.Prepare(ctx, &in)
 	}
 
+	// max_output_tokens is the client's bound also for a summary, but does not decide what is left out.
 	if most := p.input.Engine.MaxTokens; err == nil && most > 0 {
 		t.Engine.MaxTokens = min(t.Engine.MaxTokens, most)
 	}
@@ -140,6 +142,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		return &request.Prepared{Turn: t}, err
 	}
 
+	// The reply's own input stays as it is: it is prepared again behind the compaction.
 	asks := *p
 	askOnly(&asks.input)
 	// The limit is for the reply, not for the summary.
@@ -155,6 +158,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 	}
 
 	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{Kind: turn.User, Text: askForSummary})
+	// If the prompt of the reply fits, the reply does without a summary that cannot be asked for.
 	summary, failed := asks.prepareSummary(ctx)
 	if failed != nil && err == nil {
 		return &request.Prepared{Turn: t}, nil

@@ -52,6 +52,7 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 		return apierror.Invalid("conversation", "No conversations are stored. Send the whole conversation as input.")
 	}
 
+	// Where nothing is added there is nothing to exclude others from.
 	if d.fields.store && !d.rc.Unbounded {
 		l := &request.Lock{Store: d.reader.Store, Tenant: d.rc.Tenant, Conversation: id, Response: d.id}
 		if err := l.Acquire(ctx); err != nil {
@@ -100,6 +101,8 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 		return err
 	}
 
+	// A compaction rebuilds the conversation, so that a list of them would cost its square: only the
+	// last one does.
 	last := d.lastCompaction(v)
 
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
@@ -148,6 +151,7 @@ func (d *decoder) addItem(it item.Item, source *reference) *apierror.Error {
 		return nil
 	}
 
+	// A trigger is no part of the conversation: later requests must not compact at the same place.
 	if d.stores() && it.Kind != "compaction_trigger" {
 		id := strings.Clone(it.ID)
 		if id == "" {

@@ -118,6 +118,7 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 	}
 
 	t, known := itemTypes[it.Kind]
+	// The item of a built-in tool does not have what the model saw: it is stored beside the item.
 	if it.ModelView.Exists() {
 		r.addModelView(&it)
 	}
@@ -156,6 +157,7 @@ func (r *itemReader) addStored(i store.Item, path string) *apierror.Error {
 
 // addAllStored adds stored items.
 func (r *itemReader) addAllStored(items []store.Item, path string) *apierror.Error {
+	// Only the last compaction of a list has an effect: see compacting.superseded.
 	last := len(items) - 1
 	for last >= 0 && !item.IsCompaction(items[last]) {
 		last--
@@ -217,6 +219,8 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 	}
 
 	text, err := item.ReadContent(it.Content, r.rc.Model.Images, false)
+	// Claude Code begins its instructions with a line for billing, which differs in each request and
+	// would be the end of every cached prefix.
 	if kind == turn.Instructions && len(r.items) == 0 && r.before.Len() == 0 {
 		text = turn.WithoutBilling(text)
 	}
@@ -311,6 +315,7 @@ func (r *itemReader) addMCPCall(it item.Item) *apierror.Error {
 		r.verdicts = slices.DeleteFunc(r.verdicts, func(v request.Verdict) bool { return v.RequestID == id })
 	}
 
+	// The model is not shown half a call: it would answer to what it never asked for.
 	if item.IsCutCall(store.Item{JSON: []byte(it.At.Raw)}) {
 		return nil
 	}
@@ -318,6 +323,7 @@ func (r *itemReader) addMCPCall(it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".server_label", "An MCP call has no server_label.")
 	}
 
+	// The item has the server's name; the model must read the one that it was offered.
 	if seen, ok := r.state.numbered[turn.ToolName{Namespace: it.Namespace, Name: it.Name}]; ok {
 		it.Name = seen
 	}

@@ -32,6 +32,7 @@ func (o *openCalls) add(items ...turn.Item) {
 // first is the oldest open call of a tool, of any tool if name is "". It returns "" if
 // there is none.
 func (o *openCalls) first(name string) string {
+	// Calls that have been answered are left out here, not when they are: each is looked at once.
 	for q := o.queues[name]; len(q) > 0; q = q[1:] {
 		if o.open[q[0]] {
 			o.queues[name] = q
@@ -57,6 +58,7 @@ func (r *itemReader) openNow() *openCalls {
 // what continues the stored part.
 func (d *decoder) isRepeat(it *item.Item) bool {
 	h := &d.history
+	// Without a stored part there is nothing to repeat.
 	if h.items == 0 && d.items.before == nil || it.CallID == "" {
 		return false
 	}

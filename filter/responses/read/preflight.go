@@ -32,6 +32,7 @@ func (d *decoder) newPreflight(ctx context.Context) (*request.Preflight, *apierr
 		return nil, err
 	}
 
+	// A summary calls no tools, so that no server has to list any.
 	compacts := d.items.compacting.triggered
 	switch {
 	case compacts && len(p.Approved) > 0:

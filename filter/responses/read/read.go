@@ -67,7 +67,9 @@ func (a *Reader) Read(ctx context.Context, body []byte, rc *turn.RequestContext)
 }
 
 // ReadCodex reads a request for a response in Codex compatibility mode.
-func (a *Reader) ReadCodex(ctx context.Context, body []byte, rc *turn.RequestContext) (*request.Request, *Repeated, *apierror.Error) {
+func (a *Reader) ReadCodex(
+	ctx context.Context, body []byte, rc *turn.RequestContext,
+) (*request.Request, *Repeated, *apierror.Error) {
 	d := a.newDecoder(rc)
 	d.codex = &codexTurn{}
 	return d.decode(ctx, body)
@@ -75,7 +77,9 @@ func (a *Reader) ReadCodex(ctx context.Context, body []byte, rc *turn.RequestCon
 
 // ReadCompaction reads a request for a compaction. The reply is one object, and nothing is
 // stored.
-func (a *Reader) ReadCompaction(ctx context.Context, body []byte, rc *turn.RequestContext) (*request.Request, *apierror.Error) {
+func (a *Reader) ReadCompaction(
+	ctx context.Context, body []byte, rc *turn.RequestContext,
+) (*request.Request, *apierror.Error) {
 	d := a.newDecoder(rc)
 	d.items.compacting.standalone = true
 	request, _, err := d.decode(ctx, body)

@@ -27,6 +27,8 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 		return nil
 	}
 
+	// All at once: an access to the store for each would be as many round trips as the input has
+	// items.
 	found, err := d.items.fetch(ctx, ids)
 	d.history.references = make(map[string]*reference, len(found))
 	for id, i := range found {
@@ -77,6 +79,7 @@ func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error)
 				"The items %s are not stored (any more). Send the items themselves."))
 	}
 
+	// However often the input refers to an item, its JSON is parsed once.
 	if found.read.Kind == "" {
 		read, err := item.ReadStored(found.item, it.At.Path)
 		if err != nil {

@@ -38,8 +38,8 @@ type serverState struct {
 // with is the state with that of what follows.
 func (s serverState) with(later serverState) serverState {
 	return serverState{
-		listed: merged(s.listed, later.listed), numbered: merged(s.numbered, later.numbered), answered: merged(
-			s.answered, later.answered),
+		listed: merged(s.listed, later.listed), numbered: merged(s.numbered, later.numbered),
+		answered:  merged(s.answered, later.answered),
 		container: cmp.Or(later.container, s.container),
 		pages:     s.pages.With(later.pages),
 		joined:    s.joined.With(later.joined),
@@ -86,6 +86,7 @@ func (s *serverState) noteList(label string, listed []tools.Tool) {
 		s.listed = map[string][]tools.Tool{}
 	}
 	s.listed[label] = listed
+	// The numbers follow from the list alone, so that every later request has the same names.
 	for name, seen := range hosted.Numbered(listed) {
 		s.noteName(turn.ToolName{Namespace: label, Name: name}, seen)
 	}

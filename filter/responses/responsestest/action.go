@@ -13,11 +13,7 @@ import (
 var (
 	shellCall = object(map[string]member{
 		"type": must(name), "id": must(prefixed("sh_")), "status": must(itemStatus), "call_id": must(name),
-		"action": must(object(map[string]member{
-			"commands":          must(array(text)),
-			"timeout_ms":        may(count),
-			"max_output_length": may(count),
-		})),
+		"action":      must(object(map[string]member{"commands": must(array(text)), "timeout_ms": may(count), "max_output_length": may(count)})),
 		"environment": must(object(map[string]member{"type": must(word("local"))})),
 	})
 
@@ -30,8 +26,7 @@ var (
 	})
 
 	applyPatchCall = object(map[string]member{
-		"type": must(name), "id": must(prefixed("apc_")), "status": must(word("in_progress", "completed")), "call_id": must(
-			name),
+		"type": must(name), "id": must(prefixed("apc_")), "status": must(word("in_progress", "completed")), "call_id": must(name),
 		"operation": must(oneOf(map[string]check{
 			"create_file": object(map[string]member{"type": must(name), "path": must(text), "diff": must(text)}),
 			"update_file": object(map[string]member{"type": must(name), "path": must(text), "diff": must(text)}),

@@ -145,8 +145,7 @@ func (o *streamItem) textStep(t *textEvents, step string, e gjson.Result) error 
 // waits reports whether the item may stay open while others are added: a tool is
 // at work for it.
 func (o *streamItem) waits() bool {
-	return o.tool != nil && o.tool.repeated == "" && o.unfinished() == "" && !slices.Contains(o.tool.steps,
-		"in_progress")
+	return o.tool != nil && o.tool.repeated == "" && o.unfinished() == "" && !slices.Contains(o.tool.steps, "in_progress")
 }
 
 // unfinished is the text that is not done, "" if all are.

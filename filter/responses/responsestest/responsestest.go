@@ -90,9 +90,7 @@ func Items(b []byte) error {
 	if len(data) == 0 && (list.Get("first_id").Type != gjson.Null || list.Get("last_id").Type != gjson.Null) {
 		return errors.New("an empty list has a first or last item")
 	}
-	if n := len(data); n > 0 && (list.Get("first_id").Str != data[0].Get("id").Str ||
-		list.Get("last_id").Str != data[n-1].Get(
-			"id").Str) {
+	if n := len(data); n > 0 && (list.Get("first_id").Str != data[0].Get("id").Str || list.Get("last_id").Str != data[n-1].Get("id").Str) {
 		return errors.New("first_id or last_id is not that of the item")
 	}
 
@@ -153,8 +151,7 @@ func checkStatus(r gjson.Result) error {
 		return err
 	}
 	if given := r.Get("input_messages").Exists(); given != r.Get("output_messages").Exists() || given && !over {
-		return fmt.Errorf("a response that is %s has input_messages: %v, output_messages: %v", status, given,
-			r.Get("output_messages").Exists())
+		return fmt.Errorf("a response that is %s has input_messages: %v, output_messages: %v", status, given, r.Get("output_messages").Exists())
 	}
 
 	return checkOutput(status, r.Get("output").Array())
@@ -398,11 +395,7 @@ func (s *stream) response(kind string, r gjson.Result) error {
 func (s *stream) begin(kind, status string, background bool) error {
 	want := []struct{ kind, status string }{{"response.created", "in_progress"}, {"response.in_progress", "in_progress"}}
 	if background {
-		want = []struct{ kind, status string }{
-			{"response.created", "queued"},
-			{"response.queued", "queued"},
-			{"response.in_progress", "in_progress"},
-		}
+		want = []struct{ kind, status string }{{"response.created", "queued"}, {"response.queued", "queued"}, {"response.in_progress", "in_progress"}}
 	}
 
 	n := int(s.next) - 1
@@ -419,15 +412,7 @@ func (s *stream) begin(kind, status string, background bool) error {
 
 // sameHead checks that what does not change in a response has not changed.
 func (s *stream) sameHead(r gjson.Result) (err error) {
-	changing := map[string]bool{
-		"status":             true,
-		"completed_at":       true,
-		"error":              true,
-		"incomplete_details": true,
-		"output":             true,
-		"usage":              true,
-		"store":              true,
-	}
+	changing := map[string]bool{"status": true, "completed_at": true, "error": true, "incomplete_details": true, "output": true, "usage": true, "store": true}
 	// It could not be given the items.
 	if r.Get("conversation").Type == gjson.Null {
 		changing["conversation"] = true
@@ -495,17 +480,7 @@ func (s *stream) added(e gjson.Result) error {
 
 // end takes the event with which an item ends.
 func (o *streamItem) end(item gjson.Result) error {
-	for _, field := range []string{
-		"type",
-		"id",
-		"call_id",
-		"name",
-		"namespace",
-		"server_label",
-		"approval_request_id",
-		"role",
-		"phase",
-	} {
+	for _, field := range []string{"type", "id", "call_id", "name", "namespace", "server_label", "approval_request_id", "role", "phase"} {
 		if item.Get(field).Raw != o.added.Get(field).Raw {
 			return fmt.Errorf("%s is not that of the added item", field)
 		}

@@ -171,15 +171,9 @@ var (
 	itemStatus = word("in_progress", "completed", "incomplete")
 
 	urlCitation = object(map[string]member{
-		"type": must(word("url_citation")), "url": must(name), "title": must(text), "start_index": must(count), "end_index": must(
-			count),
+		"type": must(word("url_citation")), "url": must(name), "title": must(text), "start_index": must(count), "end_index": must(count),
 	})
-	outputText = object(map[string]member{
-		"type":        must(word("output_text")),
-		"text":        must(text),
-		"annotations": must(array(urlCitation)),
-		"logprobs":    must(array(tokenLogprob)),
-	})
+	outputText    = object(map[string]member{"type": must(word("output_text")), "text": must(text), "annotations": must(array(urlCitation)), "logprobs": must(array(tokenLogprob))})
 	reasoningText = object(map[string]member{"type": must(word("reasoning_text")), "text": must(text)})
 	summaryText   = object(map[string]member{"type": must(word("summary_text")), "text": must(text)})
 
@@ -255,8 +249,7 @@ var (
 
 	// openai-harmony's Message.from_dict reads it.
 	harmonyMessage = object(map[string]member{
-		"role": must(word("system", "developer", "user", "assistant", "tool")), "name": may(name), "recipient": may(
-			name),
+		"role": must(word("system", "developer", "user", "assistant", "tool")), "name": may(name), "recipient": may(name),
 		"channel": may(name), "content_type": may(name),
 		"content": must(array(object(map[string]member{"type": must(word("text")), "text": must(text)}))),
 	})
@@ -279,36 +272,25 @@ var (
 		"text":        object(map[string]member{"type": must(name)}),
 		"json_object": object(map[string]member{"type": must(name)}),
 		"json_schema": object(map[string]member{
-			"type": must(name), "name": must(name), "description": must(nullable(text)), "schema": must(anyObject), "strict": must(
-				boolean),
+			"type": must(name), "name": must(name), "description": must(nullable(text)), "schema": must(anyObject), "strict": must(boolean),
 		}),
 	})
 
-	toolChoiceName = object(map[string]member{
-		"type":      must(word("function", "custom")),
-		"name":      must(name),
-		"namespace": may(name),
-	})
-	serverChoice  = object(map[string]member{"type": must(word("mcp")), "server_label": must(name), "name": may(name)})
-	builtInChoice = object(map[string]member{"type": must(name)})
-	oneTool       = map[string]check{
+	toolChoiceName = object(map[string]member{"type": must(word("function", "custom")), "name": must(name), "namespace": may(name)})
+	serverChoice   = object(map[string]member{"type": must(word("mcp")), "server_label": must(name), "name": may(name)})
+	builtInChoice  = object(map[string]member{"type": must(name)})
+	oneTool        = map[string]check{
 		"function": toolChoiceName, "custom": toolChoiceName, "mcp": serverChoice,
 		"shell": builtInChoice, "apply_patch": builtInChoice,
 		"web_search": builtInChoice, "web_search_preview": builtInChoice, "code_interpreter": builtInChoice, "file_search": builtInChoice, "image_generation": builtInChoice,
 	}
 	allowedTool  = with(oneTool, "local_shell", builtInChoice)
-	severalTools = object(map[string]member{
-		"type":  must(name),
-		"mode":  must(word("auto", "required")),
-		"tools": must(array(oneOf(allowedTool))),
-	})
+	severalTools = object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(oneOf(allowedTool)))})
 
 	response = object(map[string]member{
-		"id": must(name), "object": must(word("response")), "created_at": must(count), "completed_at": must(
-			nullable(count)),
-		"status": must(word("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")),
-		"incomplete_details": must(
-			nullable(object(map[string]member{"reason": must(word("max_output_tokens", "content_filter"))}))),
+		"id": must(name), "object": must(word("response")), "created_at": must(count), "completed_at": must(nullable(count)),
+		"status":               must(word("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")),
+		"incomplete_details":   must(nullable(object(map[string]member{"reason": must(word("max_output_tokens", "content_filter"))}))),
 		"model":                must(name),
 		"previous_response_id": must(nullable(name)),
 		"conversation":         must(nullable(object(map[string]member{"id": must(name)}))),
@@ -322,11 +304,9 @@ var (
 		"text": must(object(map[string]member{
 			"format": must(format), "verbosity": may(word("low", "medium", "high")),
 		})),
-		"top_p": must(number), "temperature": must(number), "presence_penalty": must(number), "frequency_penalty": must(
-			number), "top_logprobs": must(count),
+		"top_p": must(number), "temperature": must(number), "presence_penalty": must(number), "frequency_penalty": must(number), "top_logprobs": must(count),
 		"reasoning": must(nullable(object(map[string]member{
-			"effort": must(word("none", "minimal", "low", "medium", "high", "xhigh", "max")), "summary": must(
-				nullable(word("auto", "concise", "detailed"))),
+			"effort": must(word("none", "minimal", "low", "medium", "high", "xhigh", "max")), "summary": must(nullable(word("auto", "concise", "detailed"))),
 			"context": may(word("current_turn")), "mode": may(word("standard")),
 		}))),
 		"usage":          must(nullable(usage)),
@@ -337,18 +317,12 @@ var (
 		"prompt_cache_diagnostics": may(oneOf(map[string]check{
 			"cache_miss": object(map[string]member{
 				"type": must(name), "cache_missed_tokens": must(count), "comparison_reusable_tokens": may(count),
-				"reason": must(
-					word("model_changed", "prompt_cache_key_changed", "tools_changed", "text_format_changed",
-						"reasoning_effort_changed",
-						"verbosity_changed", "context_compacted", "input_changed", "service_tier_changed")),
+				"reason": must(word("model_changed", "prompt_cache_key_changed", "tools_changed", "text_format_changed", "reasoning_effort_changed",
+					"verbosity_changed", "context_compacted", "input_changed", "service_tier_changed")),
 			}),
 			"cache_hit": onlyType, "comparison_response_not_found": onlyType, "unavailable": onlyType,
 		})),
-		"prompt_cache_options": may(object(map[string]member{
-			"mode":                   must(word("implicit", "explicit")),
-			"ttl":                    must(word("30m", "12h")),
-			"comparison_response_id": may(name),
-		})),
+		"prompt_cache_options": may(object(map[string]member{"mode": must(word("implicit", "explicit")), "ttl": must(word("30m", "12h")), "comparison_response_id": may(name)})),
 	})
 )
 
@@ -381,10 +355,7 @@ var events = func() map[string]check {
 	summary := map[string]member{"summary_index": must(count)}
 	whole := with(map[string]member{"response": must(response)})
 	ofItem := with(map[string]member{"output_index": must(count), "item": must(outputItem)})
-	part := with(map[string]member{"part": must(oneOf(map[string]check{
-		"output_text":    outputText,
-		"reasoning_text": reasoningText,
-	}))}, item, content)
+	part := with(map[string]member{"part": must(oneOf(map[string]check{"output_text": outputText, "reasoning_text": reasoningText}))}, item, content)
 	summaryPart := with(map[string]member{"part": must(summaryText)}, item, summary)
 	ofCommand := map[string]member{"output_index": must(count), "command_index": must(count)}
 	all := map[string]check{
@@ -396,14 +367,8 @@ var events = func() map[string]check {
 		"response.compaction.compacting": with(nil, item),
 		"response.output_item.added":     ofItem, "response.output_item.done": ofItem,
 		"response.content_part.added": part, "response.content_part.done": part,
-		"response.output_text.delta": with(map[string]member{
-			"delta":    must(name),
-			"logprobs": must(array(tokenLogprob)),
-		}, item, content),
-		"response.output_text.done": with(map[string]member{
-			"text":     must(text),
-			"logprobs": must(array(tokenLogprob)),
-		}, item, content),
+		"response.output_text.delta":             with(map[string]member{"delta": must(name), "logprobs": must(array(tokenLogprob))}, item, content),
+		"response.output_text.done":              with(map[string]member{"text": must(text), "logprobs": must(array(tokenLogprob))}, item, content),
 		"response.reasoning_text.delta":          with(map[string]member{"delta": must(name)}, item, content),
 		"response.reasoning_text.done":           with(map[string]member{"text": must(text)}, item, content),
 		"response.reasoning.delta":               with(map[string]member{"delta": must(name)}, item, content),
@@ -413,16 +378,10 @@ var events = func() map[string]check {
 		"response.reasoning_summary_text.delta":  with(map[string]member{"delta": must(name)}, item, summary),
 		"response.reasoning_summary_text.done":   with(map[string]member{"text": must(text)}, item, summary),
 		"response.function_call_arguments.delta": with(map[string]member{"delta": must(name)}, item),
-		"response.function_call_arguments.done": with(map[string]member{
-			"name":      must(name),
-			"arguments": must(text),
-		}, item),
-		"response.custom_tool_call_input.delta": with(map[string]member{"delta": must(name)}, item),
-		"response.custom_tool_call_input.done":  with(map[string]member{"input": must(text)}, item),
-		"response.output_text.annotation.added": with(map[string]member{
-			"annotation_index": must(count),
-			"annotation":       must(urlCitation),
-		}, item, content),
+		"response.function_call_arguments.done":  with(map[string]member{"name": must(name), "arguments": must(text)}, item),
+		"response.custom_tool_call_input.delta":  with(map[string]member{"delta": must(name)}, item),
+		"response.custom_tool_call_input.done":   with(map[string]member{"input": must(text)}, item),
+		"response.output_text.annotation.added":  with(map[string]member{"annotation_index": must(count), "annotation": must(urlCitation)}, item, content),
 
 		"response.mcp_call_arguments.delta":         with(map[string]member{"delta": must(name)}, item),
 		"response.mcp_call_arguments.done":          with(map[string]member{"arguments": must(text)}, item),

@@ -14,8 +14,7 @@ var (
 	listItem = both(object(map[string]member{
 		"type": must(name), "id": must(prefixed("mcpl_")), "server_label": must(name), "error": may(name),
 		"tools": must(array(object(map[string]member{
-			"name": must(name), "description": may(text), "input_schema": must(anyObject), "annotations": may(
-				anyObject),
+			"name": must(name), "description": may(text), "input_schema": must(anyObject), "annotations": may(anyObject),
 		}))),
 	}), func(v gjson.Result) error {
 		if v.Get("error").Exists() && len(v.Get("tools").Array()) > 0 {
@@ -25,46 +24,33 @@ var (
 	})
 
 	serverCall = both(object(map[string]member{
-		"type": must(name), "id": must(prefixed("mcp_")), "status": must(
-			word("in_progress", "calling", "completed", "incomplete", "failed")),
-		"server_label": must(name), "name": must(name), "arguments": must(text), "approval_request_id": may(
-			prefixed("mcpr_")),
+		"type": must(name), "id": must(prefixed("mcp_")), "status": must(word("in_progress", "calling", "completed", "incomplete", "failed")),
+		"server_label": must(name), "name": must(name), "arguments": must(text), "approval_request_id": may(prefixed("mcpr_")),
 		"output": may(text), "error": may(callError),
 	}), func(v gjson.Result) error {
 		status := v.Get("status").Str
 		if v.Get("output").Exists() != (status == "completed") || v.Get("error").Exists() != (status == "failed") {
-			return fmt.Errorf("a call that is %s has output: %v, error: %v", status, v.Get("output").Exists(),
-				v.Get("error").Exists())
+			return fmt.Errorf("a call that is %s has output: %v, error: %v", status, v.Get("output").Exists(), v.Get("error").Exists())
 		}
 		return nil
 	})
 
 	// What went wrong, in one of three forms.
 	callError = oneOf(map[string]check{
-		"mcp_tool_execution_error": object(map[string]member{
-			"type":    must(name),
-			"content": must(array(object(map[string]member{"type": must(word("text")), "text": must(name)}))),
-		}),
-		"mcp_protocol_error": object(map[string]member{
-			"type":    must(name),
-			"code":    must(number),
-			"message": must(name),
-		}),
-		"http_error": object(map[string]member{"type": must(name), "code": must(count), "message": must(name)}),
+		"mcp_tool_execution_error": object(map[string]member{"type": must(name), "content": must(array(object(map[string]member{"type": must(word("text")), "text": must(name)})))}),
+		"mcp_protocol_error":       object(map[string]member{"type": must(name), "code": must(number), "message": must(name)}),
+		"http_error":               object(map[string]member{"type": must(name), "code": must(count), "message": must(name)}),
 	})
 
 	approvalRequest = object(map[string]member{
-		"type": must(name), "id": must(prefixed("mcpr_")), "server_label": must(name), "name": must(name), "arguments": must(
-			text),
+		"type": must(name), "id": must(prefixed("mcpr_")), "server_label": must(name), "name": must(name), "arguments": must(text),
 	})
 	approvalResponse = object(map[string]member{
-		"type": must(name), "id": must(name), "approval_request_id": must(name), "approve": must(boolean), "reason": may(
-			text),
+		"type": must(name), "id": must(name), "approval_request_id": must(name), "approve": must(boolean), "reason": may(text),
 	})
 
 	webSearchCall = object(map[string]member{
-		"type": must(name), "id": must(prefixed("ws_")), "status": must(
-			word("in_progress", "searching", "completed", "incomplete", "failed")),
+		"type": must(name), "id": must(prefixed("ws_")), "status": must(word("in_progress", "searching", "completed", "incomplete", "failed")),
 		"action": must(oneOf(map[string]check{
 			"search": object(map[string]member{
 				"type": must(name), "query": may(text), "queries": may(array(text)),
@@ -76,8 +62,7 @@ var (
 	})
 
 	codeCall = object(map[string]member{
-		"type": must(name), "id": must(prefixed("ci_")), "status": must(
-			word("in_progress", "interpreting", "completed", "incomplete", "failed")),
+		"type": must(name), "id": must(prefixed("ci_")), "status": must(word("in_progress", "interpreting", "completed", "incomplete", "failed")),
 		"code": must(nullable(text)), "container_id": must(name),
 		"outputs": must(nullable(array(oneOf(map[string]check{
 			"logs":  object(map[string]member{"type": must(name), "logs": must(text)}),
@@ -86,17 +71,14 @@ var (
 	})
 
 	fileSearchCall = object(map[string]member{
-		"type": must(name), "id": must(prefixed("fs_")), "status": must(
-			word("in_progress", "searching", "completed", "incomplete", "failed")),
+		"type": must(name), "id": must(prefixed("fs_")), "status": must(word("in_progress", "searching", "completed", "incomplete", "failed")),
 		"queries": must(array(text)), "results": must(nullable(array(object(map[string]member{
-			"file_id": may(text), "filename": may(text), "text": may(text), "score": may(number), "attributes": may(
-				nullable(anyObject)),
+			"file_id": may(text), "filename": may(text), "text": may(text), "score": may(number), "attributes": may(nullable(anyObject)),
 		})))),
 	})
 
 	imageCall = object(map[string]member{
-		"type": must(name), "id": must(prefixed("ig_")), "status": must(
-			word("in_progress", "generating", "completed", "incomplete", "failed")),
+		"type": must(name), "id": must(prefixed("ig_")), "status": must(word("in_progress", "generating", "completed", "incomplete", "failed")),
 		"result": must(nullable(name)), "revised_prompt": may(text),
 	})
 
@@ -165,15 +147,9 @@ func newToolEvents(kind string) *toolEvents {
 	case "file_search_call":
 		return &toolEvents{event: "response.file_search_call", steps: []string{"in_progress", "searching", completed}}
 	case "image_generation_call":
-		return &toolEvents{
-			event: "response.image_generation_call",
-			steps: []string{"in_progress", "generating", completed},
-		}
+		return &toolEvents{event: "response.image_generation_call", steps: []string{"in_progress", "generating", completed}}
 	case "code_interpreter_call":
-		return &toolEvents{
-			event: "response.code_interpreter_call",
-			steps: []string{"in_progress", theText, "interpreting", completed},
-		}
+		return &toolEvents{event: "response.code_interpreter_call", steps: []string{"in_progress", theText, "interpreting", completed}}
 	}
 
 	return nil

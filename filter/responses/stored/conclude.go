@@ -36,7 +36,9 @@ func Current(ctx context.Context, s store.Store, tenant, id string, room room) (
 // conclude ends a live response from outside: it was cancelled, or its process
 // has died. The first writer decides: store.ErrConflict means that it was
 // another. The items that were complete are the response's output.
-func conclude(ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room) (*store.Response, error) {
+func conclude(
+	ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room,
+) (*store.Response, error) {
 	ended := *r
 	ended.Version++
 	ended.Live, ended.Lapsed, ended.Owner, ended.Lease = false, false, "", 0

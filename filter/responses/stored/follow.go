@@ -34,7 +34,9 @@ const lateReads = 6
 // Next waits a while for events behind those that it has returned; end reports
 // that there are no more. A stream whose process has died ends with the event
 // that says so.
-func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, apiErr *apierror.Error) {
+func (f *Follower) Next(
+	ctx context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, apiErr *apierror.Error) {
 	batches, err := f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, followWait)
 	if err != nil {
 		return nil, false, Unavailable(err)
@@ -104,7 +106,9 @@ func (f *Follower) Fail(err *apierror.Error) []byte {
 
 // take returns the events of batches that are new, unless reserve refuses them. Until they
 // are copied there is room for the batches too.
-func (f *Follower) take(batches []store.Batch, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (f *Follower) take(
+	batches []store.Batch, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	size := 0
 	for _, b := range batches {
 		size += len(b.SSE)
@@ -144,7 +148,9 @@ func afterEvent(sse []byte) []byte {
 type Replay struct{ SSE []byte }
 
 // Next returns the whole stream.
-func (r *Replay) Next(_ context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (r *Replay) Next(
+	_ context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	if err := reserve(len(r.SSE)); err != nil {
 		return nil, false, err
 	}

@@ -81,8 +81,8 @@ func (r *Reader) settleFields(h *Server) *apierror.Error {
 			// Nothing is offered.
 		case f.limits() && len(fit) == 0:
 			return apierror.Invalid(f.path,
-				"The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.Label, item.Clip(
-					f.name))
+				"The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.Label,
+				item.Clip(f.name))
 		case f.limits():
 			h.Tools = fit
 		case len(fit) == 0:
@@ -109,6 +109,7 @@ func (h *Server) WithFields(name, arguments string) string {
 		return arguments
 	}
 
+	// The fields are the request's: what the model writes in their place is left out, not merged.
 	dst := []byte{'{'}
 	member := func(key, raw string) {
 		if len(dst) > 1 {

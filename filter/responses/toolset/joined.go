@@ -27,8 +27,8 @@ type Joined struct {
 // With is the state with that of what follows.
 func (s Joined) With(later Joined) Joined {
 	next := Joined{
-		custom: maps.Clone(s.custom), actions: maps.Clone(s.actions), named: maps.Clone(s.named), Loaded: maps.Clone(
-			s.Loaded),
+		custom: maps.Clone(s.custom), actions: maps.Clone(s.actions), named: maps.Clone(s.named),
+		Loaded: maps.Clone(s.Loaded),
 		search: s.search, deferred: s.deferred,
 	}
 	next.Add(later, &Index{})
@@ -121,7 +121,9 @@ func (s *Joined) Bytes() int64 {
 }
 
 // NewReader begins to read the tools of a request.
-func NewReader(config *Config, rc *turn.RequestContext, input *turn.Input, echo *Echo, ignored *jsontext.Ignored) *Reader {
+func NewReader(
+	config *Config, rc *turn.RequestContext, input *turn.Input, echo *Echo, ignored *jsontext.Ignored,
+) *Reader {
 	return &Reader{
 		config: config, rc: rc, input: input, echo: echo, ignored: ignored,
 		custom: map[turn.ToolName]bool{}, actions: map[turn.ToolName]item.Kind{}, named: map[string]bool{},
@@ -137,12 +139,15 @@ func (r *Reader) Reuse(ignored *jsontext.Ignored, earlierHosted []*Server, earli
 	*r.input = turn.Input{}
 	*r = Reader{
 		config: r.config, rc: r.rc, input: r.input, ignored: ignored,
-		custom: r.custom, named: r.named, actions: r.actions, Hosted: earlierHosted, others: len(earlierHosted), earlier: earlier,
+		custom: r.custom, named: r.named, actions: r.actions,
+		Hosted: earlierHosted, others: len(earlierHosted), earlier: earlier,
 	}
 }
 
 // ReadFound reads the tools of the output of a tool search.
 func (r *Reader) ReadFound(it item.Item) (*turn.JoinedTools, Joined, *apierror.Error) {
+	// A search finds what it finds: nothing of it is deferred again, and a server in its output has
+	// no effect.
 	r.found, r.earlier = true, true
 	joined, state, err := r.ReadJoined(it)
 	if err != nil {
@@ -201,8 +206,8 @@ func (r *Reader) Join(joined *Joined, added []*Server) *apierror.Error {
 		for _, other := range r.Hosted {
 			if h.Label == other.Label && h.Builtin == other.Builtin {
 				return apierror.Invalid("input",
-					"The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(
-						h.Label))
+					"The tool or server %q is among the tools of the request and in additional_tools. Send it once.",
+					item.Clip(h.Label))
 			}
 		}
 	}

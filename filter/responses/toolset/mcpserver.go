@@ -167,6 +167,7 @@ func (r *Reader) newHosted(at jsontext.Field, s *mcpServer) (*Server, *apierror.
 		return nil, apierror.Invalid(at.Path+".server_label", "Two MCP servers have the label %q.", item.Clip(s.label))
 	}
 
+	// Calls need approval unless the request or the operator says otherwise.
 	if s.approval != nil {
 		h.approval = *s.approval
 	}
@@ -176,8 +177,7 @@ func (r *Reader) newHosted(at jsontext.Field, s *mcpServer) (*Server, *apierror.
 	case errors.Is(err, hosted.ErrNotConfigured):
 		return nil, apierror.Invalid(at.Path+".server_url",
 			"The MCP server %q has no server_url, and no server of this label is configured here. Give its "+
-				"server_url.", item.Clip(
-				s.label))
+				"server_url.", item.Clip(s.label))
 	case err != nil:
 		return nil, apierror.Invalid(at.Path+".server_url", "%s", err)
 	case !h.MCP.Trusted:

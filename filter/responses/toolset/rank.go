@@ -47,6 +47,7 @@ func newSearchText(name, description string) *searchText {
 // words that few texts have count more.
 func rank(texts []*searchText, query string, limit int) []int {
 	words := searchWords(query)
+	// The model writes the query, and each word is looked for in each text.
 	words = words[:min(len(words), maxQueryWords)]
 	slices.Sort(words)
 	words = slices.Compact(words)

@@ -98,6 +98,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 	if err := r.readDefinition(v, &t); err != nil {
 		return err
 	}
+	// Programs that call tools do not exist here, so that nobody could call it.
 	if !calledDirectly(v) {
 		r.ignored.Add(v.Path + ".allowed_callers")
 		return nil
@@ -123,6 +124,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		r.custom[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
 
+	// Its definition is kept as it was sent: the output of a search repeats it.
 	if t.deferred && !r.found {
 		r.deferTool(space, &t.Tool, v.Raw)
 		return nil

@@ -88,8 +88,8 @@ func (r *Reader) deferTool(space *harmony.Namespace, t *harmony.Tool, definition
 	r.Deferred = append(r.Deferred, Deferred{
 		namespace: strings.Clone(space.Name), description: strings.Clone(space.Description),
 		tool: harmony.Tool{
-			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: json.RawMessage(
-				strings.Clone(string(t.Parameters))),
+			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
+			Parameters: json.RawMessage(strings.Clone(string(t.Parameters))),
 		},
 		definition: string(jsontext.AppendCompact(nil, definition)),
 	})
@@ -105,11 +105,13 @@ func (r *Reader) offerSearch(spaces []harmony.Namespace) []harmony.Namespace {
 		r.search, servers = nil, false
 	}
 
+	// Servers of earlier items have been offered or deferred when those items were read.
 	for _, h := range r.Hosted[r.others:] {
 		// A client cannot search what it does not have.
 		h.deferred = h.deferred && servers
 	}
 
+	// Without a search the deferred tools could never be found: they are offered at once.
 	if r.search == nil {
 		if len(r.Deferred) > 0 {
 			r.ignored.Add("tools.defer_loading")
@@ -274,6 +276,7 @@ func (c *Called) Find(arguments string) []*Deferred {
 
 	texts := make([]*searchText, len(candidates))
 	for i, d := range candidates {
+		// A tool is indexed at the first search of a reply: most replies have none.
 		if d.text == nil {
 			d.text = newSearchText(d.namespace+" "+d.tool.Name, d.tool.Description+" "+d.description)
 		}

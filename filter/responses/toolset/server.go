@@ -72,8 +72,7 @@ func (r *Reader) ServerOf(label string) (*Server, *apierror.Error) {
 	}
 	return nil, apierror.Invalid("tools",
 		"The call that is approved is one of the MCP server %q, which is not among the tools of the request. Send "+
-			"the tool again.", item.Clip(
-			label))
+			"the tool again.", item.Clip(label))
 }
 
 // hostedChoice is what tool_choice says of a server's tools: one of them, or all.
@@ -101,6 +100,7 @@ func (r *Reader) OfferHosted() *apierror.Error {
 	}
 
 	r.input.Deferred = namespacesOf(r.Deferred)
+	// tool_choice can name a server thousands of times.
 	done := map[hostedChoice]bool{}
 	for _, c := range r.choices {
 		same := c
@@ -142,8 +142,8 @@ func (r *Reader) allowHosted(c hostedChoice) *apierror.Error {
 			return h.unavailable(c.at)
 		}
 		return apierror.New(http.StatusFailedDependency, codeUnavailable, c.at,
-			"tool_choice asks for a tool of the server %q that it does not have, or that the request does not allow.", item.Clip(
-				c.label))
+			"tool_choice asks for a tool of the server %q that it does not have, or that the request does not allow.",
+			item.Clip(c.label))
 	}
 
 	return nil

@@ -51,6 +51,7 @@ func (o *output) noteBuiltin(it *outputItem) {
 	if it.Result.Error != "" {
 		text = it.Result.Error
 	} else if it.Kind == item.WebSearch {
+		// What the result shows decides the address: before the call only the browser knew it.
 		pages := &o.pages
 		pages.Last = ""
 		pages.Add(it.Result.Text, it.Result.Structured)

@@ -35,6 +35,7 @@ func appendCacheDiagnostics(dst []byte, d *turn.Diagnosis) []byte {
 	}
 
 	f := d.Reply
+	// The prompt may continue the other one and miss the cache all the same: another replica has it.
 	missed := f.Missed(d.Cached, d.Replica) != diagnosis.None
 	lost, reason := f.Lost, cacheReasons[f.Cause]
 	if missed && f.Cause == diagnosis.None && f.Elsewhere {

@@ -41,6 +41,7 @@ type committed struct {
 // Do implements api.Job. It is completed even if ctx ends. Its error says what went
 // wrong, for the log if nobody takes the result.
 func (c *commit) Do(ctx context.Context) (any, error) {
+	// A client that leaves meanwhile ends ctx: what has begun to be stored is completed all the same.
 	ctx = context.WithoutCancel(ctx)
 	var done committed
 	done.err = c.store(ctx, c.response)
@@ -116,6 +117,8 @@ func (c *commit) extendConversation(ctx context.Context, done *committed) {
 		return
 	}
 
+	// The response was stored as one of the conversation before it was known that the conversation
+	// does not get its items.
 	again := *c.response
 	again.Version++
 	again.Conversation, again.Object = "", c.apart

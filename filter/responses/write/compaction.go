@@ -166,15 +166,16 @@ func (e *encoder) endFirst(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	e.compaction = nil
 	// The preparation adds the compaction itself.
 	e.prompted = len(e.output.made)
-	prepare := reply.Job{Do: c.preparation.AfterCompaction(compacted), Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+	done := func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		t, ok := result.(*turn.Turn)
 		if !ok {
 			return dst, request.OfInput(reply.Failure(err))
 		}
 		e.beginTurn(t)
 		return dst, nil
-	}}
+	}
 
+	prepare := reply.Job{Do: c.preparation.AfterCompaction(compacted), Done: done}
 	return dst, reply.Step{Jobs: []reply.Job{prepare}}, nil
 }
 

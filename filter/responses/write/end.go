@@ -50,6 +50,8 @@ func (s *lastStep) Finish(dst []byte) ([]byte, []reply.Job, *apierror.Error) {
 
 // settleEnd settles how a reply whose output is complete ends.
 func (e *encoder) settleEnd() {
+	// Of several reasons to stop, missing room counts most, then what the client has to do, then the
+	// turns: a response that ends with a call of the client's is complete.
 	e.ending = ending{status: item.StatusCompleted, at: e.request.Context.Now().Unix()}
 	stop := e.reply.Stop()
 	switch {
@@ -158,13 +160,15 @@ func (e *encoder) newCommit() *commit {
 	}
 
 	c := &commit{
-		services: q.Services, request: q.Request, background: q.Options.Background, lock: q.Lock, extends: e.ending.own(),
+		services: q.Services, request: q.Request, background: q.Options.Background,
+		lock: q.Lock, extends: e.ending.own(),
 		response: &store.Response{
-			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version, Object: e.object.appendStored(
-				nil, &e.ending),
-			Input: s.Input, Output: e.output.items(),
+			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version,
+			Object: e.object.appendStored(nil, &e.ending),
+			Input:  s.Input, Output: e.output.items(),
 		},
 	}
+	// From here on the commit releases the lock, also if it outlives the reply.
 	if q.Lock != nil {
 		q.Lock.Committing.Store(true)
 		apart := e.object

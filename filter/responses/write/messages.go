@@ -30,6 +30,7 @@ func (m *messages) begin(prompt []harmony.Token) {
 
 // promptMessages are the complete messages of a prompt.
 func promptMessages(prompt []harmony.Token) []harmony.Message {
+	// The prompt ends within the message that the model is to write.
 	for i, token := range slices.Backward(prompt) {
 		if token == harmony.TokenStart {
 			prompt = prompt[:i]

@@ -157,6 +157,7 @@ func (o *output) write(it *outputItem, p []byte) {
 		o.events.openDelta(it)
 	}
 
+	// The text is escaped once, for the event and for the item.
 	begin := len(it.Text)
 	it.Text = jsontext.AppendEscaped(it.Text, p)
 	if shown {
@@ -166,6 +167,7 @@ func (o *output) write(it *outputItem, p []byte) {
 
 // cite looks for citations in the next piece of an answer.
 func (o *output) cite(it *outputItem, p []byte) {
+	// Nearly no reply has pages: the search for citations costs each piece of text.
 	if o.pages.Empty() {
 		return
 	}

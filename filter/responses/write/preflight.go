@@ -16,7 +16,7 @@ import (
 //
 //	list      servers list their tools
 //	listed    the tools are offered; with approved calls, it is checked that the request can be answered
-//	record    the approvals are begun in the store
+//	begin     the approvals are begun in the store
 //	approved  the approved calls are made
 //	prepare   the token request is made, with what the tools have returned
 //
@@ -25,15 +25,15 @@ type preflight struct {
 	*request.Preflight
 	encoder *encoder
 
-	records approvalRecords
-	own     []*approvalRecord // of the approved calls
-	first   []*approvalRecord // that are stored for them
+	approvals approvals
+	own       []*approval // of the approved calls
+	first     []*approval // that are stored for them
 }
 
 func newPreflight(e *encoder, p *request.Preflight) *preflight {
 	return &preflight{
 		Preflight: p, encoder: e,
-		records: approvalRecords{store: e.request.Services.Approvals, tenant: e.request.Context.Tenant},
+		approvals: approvals{store: e.request.Services.Approvals, tenant: e.request.Context.Tenant},
 	}
 }
 
@@ -83,27 +83,27 @@ func (p *preflight) listed(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 		return p.prepare(dst)
 	}
 	check := p.prepareJob(nil, func(dst []byte, _ *request.Prepared) []byte { return dst })
-	return dst, reply.Step{Jobs: []reply.Job{check}, Then: p.record}, nil
+	return dst, reply.Step{Jobs: []reply.Job{check}, Then: p.begin}, nil
 }
 
-// record begins the approvals in the store. If the store fails nothing is called.
-func (p *preflight) record(dst []byte) ([]byte, reply.Step, *apierror.Error) {
+// begin begins the approvals in the store. If the store fails nothing is called.
+func (p *preflight) begin(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 	for i := range p.Approved {
-		p.own = append(p.own, newRecord(&p.Approved[i], p.encoder.request.Context.NewID(recordPrefix)))
+		p.own = append(p.own, newApproval(&p.Approved[i], p.encoder.request.Context.NewID(approvalPrefix)))
 	}
 
-	if p.records.store == nil {
+	if p.approvals.store == nil {
 		p.first = p.own
 		return p.approved(dst)
 	}
 
 	begin := reply.Job{Do: beginApprovals{
-		p.records,
+		p.approvals,
 		p.Approved,
 		p.own,
 	}, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		var ok bool
-		if p.first, ok = result.([]*approvalRecord); !ok {
+		if p.first, ok = result.([]*approval); !ok {
 			return dst, stored.Unavailable(err)
 		}
 		return dst, nil
@@ -144,8 +144,8 @@ func (p *preflight) approvedRun(i int) *reply.Run {
 		known: p.own[i].outcome(p.first[i]),
 	}
 	if job.known == nil {
-		if p.records.store != nil {
-			job.completion = &recordCompletion{records: p.records, request: c.RequestID, own: *p.own[i]}
+		if p.approvals.store != nil {
+			job.completion = &completion{approvals: p.approvals, request: c.RequestID, own: *p.own[i]}
 		}
 		if c.Server.Tool(c.Name) == nil {
 			job.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
@@ -184,11 +184,13 @@ func (p *preflight) prepare(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 
 // prepareJob is the job that makes the token request.
 func (p *preflight) prepareJob(made []turn.Item, done func([]byte, *request.Prepared) []byte) reply.Job {
-	return reply.Job{Do: p.Preparation.First(made), Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+	take := func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		first, ok := result.(*request.Prepared)
 		if !ok {
 			return dst, request.OfInput(reply.Failure(err))
 		}
 		return done(dst, first), nil
-	}}
+	}
+
+	return reply.Job{Do: p.Preparation.First(made), Done: take}
 }

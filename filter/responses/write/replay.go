@@ -16,6 +16,7 @@ import (
 // one piece.
 func Replay(r *store.Response, o request.Options) []byte {
 	w := newEventWriter(o)
+	// The first events have the response as it was before it ended.
 	begun := r.Object
 	for _, m := range []struct{ name, value string }{
 		{"status", `"` + item.StatusInProgress + `"`}, {"completed_at", "null"}, {"incomplete_details", "null"}, {"error", "null"}, {"usage", "null"},

@@ -53,8 +53,8 @@ func (e *encoder) search(it *outputItem) {
 	}
 
 	e.output.addWhole(&outputItem{Output: item.Output{
-		Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: toolset.AppendFound(
-			nil, found),
+		Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix),
+		Found: toolset.AppendFound(nil, found),
 	}})
 
 	e.searches++
@@ -150,8 +150,8 @@ func (o *output) cutRun(it *outputItem) {
 type toolJob struct {
 	servers    hosted.Runner
 	job        tools.Job
-	known      *tools.Result     // the result of a call that is not made; nil: it is made
-	completion *recordCompletion // of the approval; nil: there is none
+	known      *tools.Result // the result of a call that is not made; nil: it is made
+	completion *completion   // of the approval; nil: there is none
 }
 
 // Do implements api.Job. A call that is cancelled before it has begun is not made. The

@@ -22,7 +22,7 @@ func (s leaving) Do(context.Context, tools.Job) tools.Result {
 	return s.result
 }
 
-// completions counts the approval records that are completed.
+// completions counts the approvals that are completed.
 type completions struct {
 	store.Approvals
 	n int
@@ -33,7 +33,7 @@ func (c *completions) CompleteApproval(context.Context, string, string, string) 
 	return nil
 }
 
-// TestToolJobIsCancelled shows that the approval record of a call that was cancelled is
+// TestToolJobIsCancelled shows that the approval of a call that was cancelled is
 // completed only if the tool has answered: else its outcome is not known.
 func TestToolJobIsCancelled(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestToolJobIsCancelled(t *testing.T) {
 		records := &completions{}
 		job := toolJob{
 			servers:    leaving{leave, tools.Result{Error: "It was cancelled.", Answered: answered}},
-			completion: &recordCompletion{records: approvalRecords{store: records}},
+			completion: &completion{approvals: approvals{store: records}},
 		}
 		if result, err := job.Do(ctx); err != nil || result.(tools.Result).Answered != answered || records.n != want {
 			t.Errorf("answered %t: %+v, %v, %d records completed", answered, result, err, records.n)
@@ -50,7 +50,7 @@ func TestToolJobIsCancelled(t *testing.T) {
 	}
 }
 
-// TestJobsOfARunThatHasEnded shows that no call is made, and no approval record begun,
+// TestJobsOfARunThatHasEnded shows that no call is made, and no approval begun,
 // for a run that has ended before its jobs have begun.
 func TestJobsOfARunThatHasEnded(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestJobsOfARunThatHasEnded(t *testing.T) {
 	begun := &begins{}
 	for _, job := range []api.Job{
 		toolJob{servers: leaving{func() { called = true }, tools.Result{Answered: true}}},
-		beginApprovals{records: approvalRecords{store: begun}, calls: make([]request.ApprovedCall, 1), own: []*approvalRecord{{}}},
+		beginApprovals{approvals: approvals{store: begun}, calls: make([]request.ApprovedCall, 1), own: []*approval{{}}},
 	} {
 		if _, err := job.Do(ctx); !errors.Is(err, context.Canceled) || called || begun.n > 0 {
 			t.Errorf("%T: %v, called %t, %d records begun", job, err, called, begun.n)
@@ -68,7 +68,7 @@ func TestJobsOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
-// begins counts the approval records that are begun.
+// begins counts the approvals that are begun.
 type begins struct {
 	store.Approvals
 	n int

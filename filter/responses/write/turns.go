@@ -38,6 +38,7 @@ func (e *encoder) noteShorter(t *turn.Turn) {
 		}
 	}
 
+	// Of a response that several requests make, the last call of the request before counts too.
 	u := e.usage()
 	if len(u.turns) == 0 {
 		return

@@ -37,6 +37,8 @@ func (u *usage) calls() int { return len(u.turns) - u.earlier }
 // total is the tokens of the request's model calls together. A prompt counts
 // as often as it was sent.
 func (u *usage) total() turnUsage {
+	// A call whose engine does not report cached tokens adds none; only if all of them are silent is
+	// the sum unknown.
 	all := turnUsage{cached: engine.Unknown}
 	for _, t := range u.turns[u.earlier:] {
 		all.input += t.input
@@ -108,11 +110,11 @@ func (u *usage) appendTurns(dst []byte, count func(i int) int) []byte {
 func continued(object []byte) usage {
 	stored := gjson.GetBytes(object, "usage")
 	in, out := stored.Get("input_tokens_details"), stored.Get("output_tokens_details")
-	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(), out.Get(
-		"output_tokens_per_turn").Array()
+	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(),
+		out.Get("output_tokens_per_turn").Array()
 	if len(inputs) == 0 {
-		inputs, cached, outputs = stored.Get("input_tokens").Array(), in.Get("cached_tokens").Array(), stored.Get(
-			"output_tokens").Array()
+		inputs, cached, outputs = stored.Get("input_tokens").Array(), in.Get("cached_tokens").Array(),
+			stored.Get("output_tokens").Array()
 	}
 
 	n := min(len(inputs), len(cached), len(outputs))

@@ -15,55 +15,55 @@ import (
 
 // A request for approval is answered once, however many requests have an answer:
 // one that is sent again because its reply got lost, one from an earlier point of
-// the conversation, two at the same moment. So a record of the first verdict is
+// the conversation, two at the same moment. So the first verdict is noted as an approval, which is
 // begun in the store before the call is made, and completed with the call's
 // outcome.
 
-// approvalRecord is the first verdict about a call that needs approval, and what
+// approval is the first verdict about a call that needs approval, and what
 // came of the call.
-type approvalRecord struct {
-	By    string `json:"by"`   // random, so that the records of two requests differ
+type approval struct {
+	By    string `json:"by"`   // random, so that the approvals of two requests differ
 	Call  string `json:"call"` // a hash of the call
 	Done  bool   `json:"done,omitempty"`
 	Text  string `json:"text,omitempty"`  // what the tool returned
 	Error string `json:"error,omitempty"` // why it returned nothing; "" if it did
 }
 
-// recordPrefix begins what makes records differ.
-const recordPrefix = "appr_"
+// approvalPrefix begins what makes approvals differ.
+const approvalPrefix = "appr_"
 
-// text is the record as it is stored.
-func (r *approvalRecord) text() string {
+// text is the approval as it is stored.
+func (r *approval) text() string {
 	// It has nothing but texts and a switch.
 	b, _ := json.Marshal(r)
 	return string(b)
 }
 
-// recordName is the name under which the record of a request for approval is
+// approvalName is the name under which the answer to a request for approval is
 // stored. Clients that keep their conversations themselves can choose ids of any
 // length.
-func recordName(request string) string {
+func approvalName(request string) string {
 	sum := sha256.Sum256([]byte(request))
 	return "approval:" + hex.EncodeToString(sum[:])
 }
 
-// newRecord is the record that a request begins with its verdict. That of a call
+// newApproval is the approval that a request begins with its verdict. That of a call
 // that is not approved is complete.
-func newRecord(c *request.ApprovedCall, by string) *approvalRecord {
+func newApproval(c *request.ApprovedCall, by string) *approval {
 	h := sha256.New()
 	for _, text := range []string{c.Label, c.Name, c.Arguments} {
 		fmt.Fprintf(h, "%d:%s", len(text), text)
 	}
-	r := &approvalRecord{By: by, Call: hex.EncodeToString(h.Sum(nil))}
+	r := &approval{By: by, Call: hex.EncodeToString(h.Sum(nil))}
 	if !c.Approved {
 		r.Done, r.Error = true, strings.TrimSpace("The user did not approve this call. "+c.Reason)
 	}
 	return r
 }
 
-// outcome is what is known of the record's call, where first is the record that is
+// outcome is what is known of the approval's call, where first is the approval that is
 // stored; nil if the call may be made.
-func (r *approvalRecord) outcome(first *approvalRecord) *tools.Result {
+func (r *approval) outcome(first *approval) *tools.Result {
 	switch {
 	case first.Call != r.Call:
 		return &tools.Result{Error: "The approval was for another call. This one has not been made."}
@@ -76,25 +76,25 @@ func (r *approvalRecord) outcome(first *approvalRecord) *tools.Result {
 	return nil
 }
 
-// approvalRecords is where the approval records of a tenant are stored.
-type approvalRecords struct {
+// approvals is where the approvals of a tenant are stored.
+type approvals struct {
 	store  store.Approvals // nil: nowhere; each approval is valid by itself
 	tenant string
 }
 
-// begin stores a record unless there is one for the request, and returns the one
+// begin stores an approval unless there is one for the request, and returns the one
 // that is stored.
-func (s approvalRecords) begin(ctx context.Context, request string, own *approvalRecord) (*approvalRecord, error) {
+func (s approvals) begin(ctx context.Context, request string, own *approval) (*approval, error) {
 	if s.store == nil {
 		return own, nil
 	}
 
-	text, err := s.store.BeginApproval(ctx, s.tenant, recordName(request), own.text())
+	text, err := s.store.BeginApproval(ctx, s.tenant, approvalName(request), own.text())
 	if err != nil {
 		return nil, err
 	}
 
-	var first approvalRecord
+	var first approval
 	if err := json.Unmarshal([]byte(text), &first); err != nil {
 		return nil, fmt.Errorf("read an approval record: %w", err)
 	}
@@ -102,27 +102,29 @@ func (s approvalRecords) begin(ctx context.Context, request string, own *approva
 	return &first, nil
 }
 
-// beginApprovals is the job that begins the records of all verdicts of a request.
-// Its result is the []*approvalRecord that are stored.
+// beginApprovals is the job that begins the approvals of all verdicts of a request.
+// Its result is the []*approval that are stored.
 type beginApprovals struct {
-	records approvalRecords
-	calls   []request.ApprovedCall
-	own     []*approvalRecord // of the calls
+	approvals approvals
+	calls     []request.ApprovedCall
+	own       []*approval // of the calls
 }
 
 // Do implements api.Job. If the store fails no call may be made. If ctx has ended none
-// will be, and no record says that one may have been.
+// will be, and no approval says that one may have been.
 func (j beginApprovals) Do(ctx context.Context) (any, error) {
+	// An approval that is begun says that the call may have been made. It must not say so for a run
+	// that has ended.
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, request.StoreTimeout)
 	defer cancel()
-	first := make([]*approvalRecord, len(j.calls))
+	first := make([]*approval, len(j.calls))
 	for i := range j.calls {
 		var err error
-		if first[i], err = j.records.begin(ctx, j.calls[i].RequestID, j.own[i]); err != nil {
+		if first[i], err = j.approvals.begin(ctx, j.calls[i].RequestID, j.own[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -130,15 +132,15 @@ func (j beginApprovals) Do(ctx context.Context) (any, error) {
 	return first, nil
 }
 
-// recordCompletion completes the record of a call with the call's outcome.
-type recordCompletion struct {
-	records approvalRecords
-	request string
-	own     approvalRecord
+// completion completes the approval of a call with the call's outcome.
+type completion struct {
+	approvals approvals
+	request   string
+	own       approval
 }
 
-func (c *recordCompletion) store(ctx context.Context, result *tools.Result) error {
-	if c.records.store == nil {
+func (c *completion) store(ctx context.Context, result *tools.Result) error {
+	if c.approvals.store == nil {
 		return nil
 	}
 
@@ -146,7 +148,7 @@ func (c *recordCompletion) store(ctx context.Context, result *tools.Result) erro
 	defer cancel()
 	r := c.own
 	r.Done, r.Text, r.Error = true, result.Text, result.Error
-	if err := c.records.store.CompleteApproval(ctx, c.records.tenant, recordName(c.request), r.text()); err != nil {
+	if err := c.approvals.store.CompleteApproval(ctx, c.approvals.tenant, approvalName(c.request), r.text()); err != nil {
 		return fmt.Errorf("complete the approval record: %w", err)
 	}
 
