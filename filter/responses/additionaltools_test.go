@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 )
 
 // TestAdditionalTools shows the form in which Codex sends its tools for some models:
@@ -27,7 +28,7 @@ func TestAdditionalTools(t *testing.T) {
 	if !strings.Contains(text, "# Instructions\n\nBe kind.\n\n# Tools\n\n## crm\n\n// Customers.\nnamespace crm {\n\ntype list = () => any;\n\n} // namespace crm\n\n## functions\n\nnamespace functions {\n\ntype exec =") {
 		t.Errorf("the prompt is %s", text)
 	}
-	for _, request := range []*Request{lite, plain} {
+	for _, request := range []*write.Request{lite, plain} {
 		object := gjson.Parse(run(t, request, apitest.Said(` to=functions.exec<|channel|>commentary json<|message|>{}<|end|><|start|>assistant to=functions.apply_patch<|channel|>commentary json<|message|>{"input":"p"}<|call|>`).Chunks(apitest.Size(5))))
 		for path, want := range map[string]string{
 			"output.0.type": "function_call", "output.0.name": "exec", "output.0.namespace": "functions",
@@ -69,7 +70,7 @@ func TestAdditionalToolsLater(t *testing.T) {
 	if one, two := object.Get("output.0"), object.Get("output.1"); one.Get("type").Str != "custom_tool_call" || one.Get("input").Str != "p" || two.Get("name").Str != "two" {
 		t.Errorf("the calls are %s", object.Get("output"))
 	}
-	if request.tools.hosted != nil {
+	if request.Tools.Hosted != nil {
 		t.Error("a server of an earlier request is called")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -128,10 +129,10 @@ var measured = apitest.Stream{
 	Text:    " and then, never,\nnaïve 🙂",
 	Parts:   append([]apitest.Part{{Name: "custom", Header: ` to=functions.apply_patch<|channel|>commentary json<|message|>{"input":"`}}, apitest.Parts...),
 	Bound: func(r api.Reply) (forget func()) { // the growth of the text is not the chunk's
-		open := r.(*Reply).output.item
-		open.Text = append(make([]byte, 0, 1<<20), open.Text...)
-		begin := len(open.Text)
-		return func() { open.Text = open.Text[:begin] }
+		open := r.(*write.Reply).Text()
+		*open = append(make([]byte, 0, 1<<20), *open...)
+		begin := len(*open)
+		return func() { *open = (*open)[:begin] }
 	},
 }
 
@@ -139,4 +140,5 @@ var measured = apitest.Stream{
 func TestStreamAllocates(t *testing.T) { testAPI.StreamAllocates(t, measured) }
 
 func BenchmarkStream(b *testing.B) { testAPI.BenchmarkStream(b, measured) }
+
 func BenchmarkDecode(b *testing.B) { testAPI.BenchmarkDecode(b, mixedTools) }

@@ -16,11 +16,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 // queue begins a background response, and returns its reply, begun.
-func (s *server) queue(t *testing.T) (*Request, *Reply) {
+func (s *server) queue(t *testing.T) (*write.Request, *write.Reply) {
 	t.Helper()
 	request, apiErr := s.decode([]byte(`{"model":"gpt-oss","input":"hi","background":true}`), s.rc)
 	if apiErr != nil {
@@ -33,13 +34,13 @@ func (s *server) queue(t *testing.T) (*Request, *Reply) {
 	if err := responsestest.Object(object); err != nil || gjson.GetBytes(object, "status").Str != "queued" {
 		t.Fatalf("%v: queued as %s", err, object)
 	}
-	reply := request.newReply(api.SingleCall)
+	reply := newReply(request, api.SingleCall)
 	reply.Start()
 	return request, reply
 }
 
 // keep stores events as the filter does.
-func (s *server) keep(t *testing.T, request *Request, first int, reply *Reply, sse []byte, end bool) error {
+func (s *server) keep(t *testing.T, request *write.Request, first int, reply *write.Reply, sse []byte, end bool) error {
 	t.Helper()
 	return s.Store.Append(context.Background(), s.rc.Tenant, request.ID(), "me", store.Batch{First: first, Last: reply.Sequence() - 1, SSE: sse, End: end})
 }
@@ -69,11 +70,12 @@ func TestBackgroundStream(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	request, reply := s.queue(t)
+	queued := reply.Sequence()
 	sse, apiErr := reply.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>hello<|return|>"), Finish: engine.FinishStop})
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	if err := s.keep(t, request, request.queued, reply, sse, false); err != nil {
+	if err := s.keep(t, request, queued, reply, sse, false); err != nil {
 		t.Fatal(err)
 	}
 	first := reply.Sequence()

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
@@ -215,7 +216,7 @@ func TestBuiltinsInChain(t *testing.T) {
 	inLoop := strings.TrimSuffix(l.prompts[2], "<|start|>assistant")
 	for _, cold := range []bool{false, true} {
 		if cold {
-			l.api.Chains = NewChains(1 << 20)
+			l.api.Chains = read.NewChains(1 << 20)
 		}
 		l.prompts = nil
 		next := l.play(t, `{"model":"m","previous_response_id":"`+id+`","input":[{"type":"function_call_output","call_id":"`+first.Get("output.2.call_id").Str+`","output":"ok"}],`+tools+`}`, doneText)
@@ -251,7 +252,7 @@ func TestBrowserGoesOn(t *testing.T) {
 		`<|channel|>analysis<|message|>I look.<|end|><|start|>assistant`+browse("open", `{"id":1}`), ` to=functions.local<|channel|>commentary json<|message|>{}<|call|>`)
 	for _, cold := range []bool{false, true} {
 		if cold {
-			l.api.Chains = NewChains(1 << 20)
+			l.api.Chains = read.NewChains(1 << 20)
 		}
 		next := l.play(t, `{"model":"m","previous_response_id":"`+first.Get("id").Str+`","input":[{"type":"function_call_output","call_id":"`+first.Get("output.1.call_id").Str+`","output":"ok"}],`+tools+`}`,
 			browse("find", `{"pattern":"w","cursor":3}`), `<|channel|>final<|message|>words【3†L0】<|return|>`)

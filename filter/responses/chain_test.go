@@ -16,8 +16,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
-	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // countingStore counts what is read of a store.
@@ -70,24 +70,8 @@ func (c *countingStore) reads() string {
 func (s *server) replica() (*server, *countingStore) {
 	c := &countingStore{Store: s.Store}
 	api := s.API
-	api.Store, api.Chains = c, NewChains(1<<20)
+	api.Store, api.Chains = c, read.NewChains(1<<20)
 	return &server{api, s.rc}, c
-}
-
-// TestChainIsRememberedLater shows that a chain is remembered after the handling of its
-// request, with whose context the request's account ends.
-func TestChainIsRememberedLater(t *testing.T) {
-	t.Parallel()
-	s := newServer()
-	s.Chains = NewChains(1 << 20)
-	handling, end := context.WithCancel(t.Context())
-	rc := *s.rc
-	rc.Work = work.New(handling, work.PerRequest)
-	end()
-	s.remember(t.Context(), &rc, nil, &store.Response{ID: "resp_1", Version: 1, Input: []store.Item{{ID: "msg_1", JSON: []byte(`{"id":"msg_1","type":"message","role":"user","content":"Hi"}`)}}})
-	if s.Chains.get(rc.Tenant, "resp_1") == nil {
-		t.Error("the chain is not remembered")
-	}
 }
 
 // madeTurn is a response of a test's chain.
@@ -149,7 +133,7 @@ func (s *server) make(t *testing.T, body []byte, out apitest.Output) madeTurn {
 			t.Fatal(err)
 		}
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: out.Tokens, Finish: out.Finish}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,8 +164,8 @@ func TestRememberedChains(t *testing.T) {
 	for range 60 {
 		reader := newServer()
 		reader.Chains = nil
-		first, _ := reader.replica()
-		second, _ := reader.replica()
+		first, firstReads := reader.replica()
+		second, secondReads := reader.replica()
 		made := []madeTurn{{}}
 		for range 20 {
 			previous := made[len(made)-1]
@@ -190,8 +174,12 @@ func TestRememberedChains(t *testing.T) {
 			}
 			body := []byte(`{"model":"gpt-oss-20b"` + nextRequest(rng, previous) + `}`)
 			want, wantErr := reader.decode(body, reader.rc)
-			for _, s := range []*server{first, second} {
+			for s, reads := range map[*server]*countingStore{first: firstReads, second: secondReads} {
+				reads.reads()
 				got, err := s.decode(body, s.rc)
+				if previous.id != "" && reads.gets+reads.chains == 0 {
+					short++
+				}
 				if (err == nil) != (wantErr == nil) || err != nil && string(err.JSON()) != string(wantErr.JSON()) {
 					t.Fatalf("%s: %v, want %v", body, err, wantErr)
 				}
@@ -205,9 +193,6 @@ func TestRememberedChains(t *testing.T) {
 				continue
 			}
 			s := []*server{first, second}[rng.IntN(2)]
-			if s.Chains.get(s.rc.Tenant, previous.id) != nil {
-				short++
-			}
 			made = append(made, s.make(t, body, modelTurns[rng.IntN(len(modelTurns))]))
 			if gone := 1 + rng.IntN(len(made)-1); rng.IntN(15) == 0 {
 				_ = reader.Store.Delete(context.Background(), reader.rc.Tenant, made[gone].id)
@@ -251,9 +236,6 @@ func TestChainReads(t *testing.T) {
 	decode(second, "1 heads, 0 responses, 0 chains", secondReads)
 	last = first.make(t, body("", last), modelTurns[1])
 	decode(second, "1 heads, 1 responses, 0 chains", secondReads) // knows all but the last
-	if second.Chains.bytes <= 0 || len(second.Chains.chains) != 1 {
-		t.Errorf("%d chains in %d bytes", len(second.Chains.chains), second.Chains.bytes)
-	}
 }
 
 func previousOf(m madeTurn) string {
@@ -261,24 +243,6 @@ func previousOf(m madeTurn) string {
 		return ""
 	}
 	return `,"previous_response_id":"` + m.id + `"`
-}
-
-// TestChainsBounded shows that what is remembered keeps to its bound.
-func TestChainsBounded(t *testing.T) {
-	t.Parallel()
-	s := newServer()
-	s.Chains = NewChains(10 << 10)
-	for range 50 {
-		s.make(t, []byte(ask("")), modelTurns[0])
-	}
-	if n := len(s.Chains.chains); n < 2 || n > 20 || s.Chains.bytes > s.Chains.limit || s.Chains.recent.Len() != n {
-		t.Errorf("%d chains in %d bytes", n, s.Chains.bytes)
-	}
-	s.Chains = NewChains(100)
-	s.make(t, []byte(ask("")), modelTurns[0])
-	if len(s.Chains.chains) != 0 || s.Chains.bytes != 0 {
-		t.Errorf("a chain larger than the bound: %d bytes", s.Chains.bytes)
-	}
 }
 
 // TestChainOfLive continues a response that is still being made.

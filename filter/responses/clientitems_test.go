@@ -130,8 +130,8 @@ func TestConfigurationUpdate(t *testing.T) {
 			if prompt := apitest.Spell(t, request.Engine().Prompt); !strings.Contains(prompt, "Reasoning: "+c.effort) {
 				t.Errorf("%s, %s: not the effort %s:\n%.300s", name, c.members, c.effort, prompt)
 			}
-			if !strings.Contains(string(request.fixed), `"text":{"format":{"type":"`+c.format+`"`) {
-				t.Errorf("%s, %s: not the format %s: %s", name, c.members, c.format, request.fixed)
+			if !strings.Contains(string(request.Echo), `"text":{"format":{"type":"`+c.format+`"`) {
+				t.Errorf("%s, %s: not the format %s: %s", name, c.members, c.format, request.Echo)
 			}
 			if constrained := request.Engine().Constraint != nil; constrained != (c.format != "text") {
 				t.Errorf("%s, %s: constrained %v", name, c.members, constrained)

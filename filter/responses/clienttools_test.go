@@ -256,7 +256,7 @@ func TestClientToolsReplay(t *testing.T) {
 	t.Parallel()
 	s := codexServer()
 	outcome := func(members string) api.Outcome {
-		return s.API.create(context.Background(), &api.HTTPRequest{Body: []byte(`{"model":"gpt-oss-20b","stream":true` + ownTools + members + `}`), Context: s.rc, Codex: true})
+		return s.endpoints().create(context.Background(), &api.HTTPRequest{Body: []byte(`{"model":"gpt-oss-20b","stream":true` + ownTools + members + `}`), Context: s.rc, Codex: true})
 	}
 	play := func(members, output string) (gjson.Result, string) {
 		request, err := requestOf(outcome(members))

@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +14,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
-	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 )
 
 const (
@@ -43,7 +42,7 @@ func eachCodexServer(t *testing.T, run func(*testing.T, *server)) {
 	t.Run("reads", func(t *testing.T) { run(t, codexServer()) })
 	t.Run("remembers", func(t *testing.T) {
 		s := codexServer()
-		s.Chains = NewChains(1 << 20)
+		s.Chains = read.NewChains(1 << 20)
 		run(t, s)
 	})
 }
@@ -51,10 +50,10 @@ func eachCodexServer(t *testing.T, run func(*testing.T, *server)) {
 // codexOutcome is what the mode makes of a request.
 func (s *server) codexOutcome(members string) api.Outcome {
 	body := []byte(`{"model":"gpt-oss-20b"` + codexTools + members + `}`)
-	return s.API.create(context.Background(), &api.HTTPRequest{Body: body, Context: s.rc, Codex: true})
+	return s.endpoints().create(context.Background(), &api.HTTPRequest{Body: body, Context: s.rc, Codex: true})
 }
 
-func (s *server) decodeCodex(members string) (*Request, *apierror.Error) {
+func (s *server) decodeCodex(members string) (*write.Request, *apierror.Error) {
 	return requestOf(s.codexOutcome(members))
 }
 
@@ -96,7 +95,7 @@ func (s *server) codex(t *testing.T, members, output string) gjson.Result {
 	case answered:
 		return gjson.Parse(repeated(t, o))
 	}
-	request := o.Request.(*Request)
+	request := o.Request.(*write.Request)
 	return gjson.Parse(final(t, request, run(t, request, apitest.Said(output).Chunks(apitest.Size(7)))))
 }
 
@@ -349,7 +348,7 @@ func TestCodexOutrun(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := s.codex(t, request, said)
-		r := slow.newReply(api.SingleCall)
+		r := newReply(slow, api.SingleCall)
 		out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 		if err != nil {
 			t.Fatal(err)
@@ -377,15 +376,17 @@ func TestCodexBrokenOff(t *testing.T) {
 func testCodexBrokenOff(t *testing.T, s *server) {
 	first := s.codex(t, `,"input":"go"`, callsOne)
 	request := previous(first) + `,"stream":true` + back(first, outputs("1"))
-	for name, end := range map[string]func(*Reply){
-		"cancelled": func(r *Reply) { cancel(t, r) },
-		"failed":    func(r *Reply) { fail(t, r, nil, apierror.New(http.StatusBadGateway, "engine_error", "", "broken")) },
+	for name, end := range map[string]func(*write.Reply){
+		"cancelled": func(r *write.Reply) { cancel(t, r) },
+		"failed": func(r *write.Reply) {
+			fail(t, r, nil, apierror.New(http.StatusBadGateway, "engine_error", "", "broken"))
+		},
 	} {
 		call, err := s.decodeCodex(request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := call.newReply(api.SingleCall)
+		r := newReply(call, api.SingleCall)
 		if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(thinks)}); err != nil {
 			t.Fatal(err)
 		}
@@ -440,7 +441,7 @@ func TestCodexReplayOfFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	sse, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(thinks + "<|channel|>final<|message|>half an answ")})
 	if err != nil {
 		t.Fatal(err)
@@ -516,35 +517,11 @@ func TestCodexGone(t *testing.T) {
 	if _, err := s.do(http.MethodDelete, Path+"/"+first.Get("id").Str); err != nil {
 		t.Fatal(err)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := apitest.End(t, r, nil); err == nil || err.Status != http.StatusBadRequest || err.Code != "previous_response_not_found" {
 		t.Errorf("the end of a turn that is gone: %v", err)
-	}
-}
-
-// What an item repeats is found without a look at each of the latest items.
-func TestRepeats(t *testing.T) { //nolint:paralleltest // it counts allocations
-	read := func(text string) *item.Item {
-		it, err := item.Read(jsontext.Field{Result: gjson.Parse(text)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &it
-	}
-	turn := &storedTurn{}
-	for i := range 2000 {
-		id := "msg_\"" + strconv.Itoa(i)
-		it := read(`{"role":"user","content":"` + strconv.Itoa(i) + `"}`)
-		turn.latest = append(turn.latest, store.Item{ID: id, JSON: it.AppendStored(nil, id)})
-	}
-	known, other, named := read(`{"role":"user","content":"1999"}`), read(`{"role":"user","content":"2000"}`), read(`{"id":"msg_x","role":"user","content":"1"}`)
-	if !turn.repeats(known) || turn.repeats(other) || turn.repeats(named) {
-		t.Error("repeated items and others are confused")
-	}
-	if n := testing.AllocsPerRun(10, func() { turn.repeats(other) }); n > 100 {
-		t.Errorf("%v allocations", n)
 	}
 }

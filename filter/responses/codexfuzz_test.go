@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 )
 
 // FuzzCodex sends arbitrary input to a turn that waits for its tools, twice. It
@@ -53,7 +54,7 @@ func FuzzCodex(f *testing.F) {
 			case goneOn:
 				t.Fatal("the turn goes on again")
 			default:
-				request := o.Request.(*Request)
+				request := o.Request.(*write.Request)
 				run(t, request, apitest.Said(said).Chunks(apitest.Size(9)))
 				goneOn = request.Continues()
 			}

@@ -13,18 +13,25 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
+// committing is a reply whose model call has ended.
+type committing struct {
+	*write.Reply
+	request *write.Request
+}
+
 // committing is a reply whose model call has ended, and the commit that its step asks
 // for.
-func (s *server) committing(t *testing.T, body string) (r *Reply, out []byte, commits []api.Job) {
+func (s *server) committing(t *testing.T, body string) (r committing, out []byte, commits []api.Job) {
 	t.Helper()
 	request, err := s.decode([]byte(body), s.rc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = request.newReply(api.SingleCall)
+	r = committing{newReply(request, api.SingleCall), request}
 	if out, err = r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +43,8 @@ func (s *server) committing(t *testing.T, body string) (r *Reply, out []byte, co
 }
 
 // stored is the status of the stored response; "" if there is none.
-func (s *server) stored(r *Reply) string {
-	got, err := s.do(http.MethodGet, Path+"/"+r.request.ID())
+func (s *server) stored(request *write.Request) string {
+	got, err := s.do(http.MethodGet, Path+"/"+request.ID())
 	if err != nil {
 		return ""
 	}
@@ -45,7 +52,7 @@ func (s *server) stored(r *Reply) string {
 }
 
 // done hands the result of a reply's commit back, and expects that no step follows.
-func done(t *testing.T, r *Reply, out []byte, result any, err error) []byte {
+func done(t *testing.T, r *write.Reply, out []byte, result any, err error) []byte {
 	t.Helper()
 	out, step, apiErr := r.Step(r.JobDone(out, 0, result, err))
 	if apiErr != nil || step.Call != nil || len(step.Jobs) > 0 {
@@ -66,14 +73,14 @@ func TestCommitBeforeEnd(t *testing.T) {
 	if !strings.Contains(string(out), "response.output_item.done") || strings.Contains(string(out), "response.completed") {
 		t.Errorf("before the commit the client gets\n%s", out)
 	}
-	if got := s.stored(r); got != "" {
+	if got := s.stored(r.request); got != "" {
 		t.Errorf("before the job is done, %s is stored", got)
 	}
 	result, err := commits[0].Do(context.Background())
-	if got := s.stored(r); got != "completed" {
+	if got := s.stored(r.request); got != "completed" {
 		t.Errorf("when the job is done, %q is stored", got)
 	}
-	out = done(t, r, out, result, err)
+	out = done(t, r.Reply, out, result, err)
 	if strings.Contains(string(out), "response.completed") {
 		t.Errorf("before its end the client gets\n%s", out)
 	}
@@ -99,7 +106,7 @@ func TestCommitFails(t *testing.T) {
 			s.Store = brokenStore{}
 			r, out, commits := s.committing(t, ask(`,"stream":`+stream))
 			result, err := do(commits[0])
-			out, _ = r.End(done(t, r, out, result, err))
+			out, _ = r.End(done(t, r.Reply, out, result, err))
 			got := gjson.Parse(final(t, r.request, string(out)))
 			if got.Get("status").Str != "completed" || got.Get("store").Bool() || !errors.Is(r.Fault(), errBroken) {
 				t.Errorf("%s, stream %s: %s, fault %v", name, stream, got.Raw, r.Fault())
@@ -117,11 +124,11 @@ func TestCancelWhileCommitting(t *testing.T) {
 		t.Errorf("a second commit: %v", more)
 	}
 	result, err := commits[0].Do(context.Background())
-	out = done(t, r, out, result, err)
+	out = done(t, r.Reply, out, result, err)
 	if end, err := r.End(nil); len(end) > 0 || err != nil {
 		t.Errorf("a cancelled reply ends with %s, %v behind\n%s", end, err, out)
 	}
-	if got := s.stored(r); got != "completed" {
+	if got := s.stored(r.request); got != "completed" {
 		t.Errorf("%q is stored", got)
 	}
 }
@@ -160,7 +167,7 @@ func TestFailedIsCommitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out := r.Fail(nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
 		if strings.Contains(string(out), "response.failed") {
 			t.Errorf("before the commit the client gets\n%s", out)
@@ -170,7 +177,7 @@ func TestFailedIsCommitted(t *testing.T) {
 		} else if got := final(t, request, string(mustEnd(t, r, out))); gjson.Get(got, "status").Str != "failed" {
 			t.Errorf("the stream ends with %s", got)
 		}
-		if got := s.stored(r); got != "failed" {
+		if got := s.stored(request); got != "failed" {
 			t.Errorf("cancelled %t: %q is stored", cancelled, got)
 		}
 	}
@@ -184,7 +191,7 @@ func TestStaleResult(t *testing.T) {
 	r, out, commits := s.committing(t, ask(`,"stream":true`))
 	out = r.JobDone(r.JobDone(out, 7, nil, nil), 0, "of another job", nil)
 	result, err := commits[0].Do(context.Background())
-	out, _ = r.End(done(t, r, out, result, err))
+	out, _ = r.End(done(t, r.Reply, out, result, err))
 	if got := final(t, r.request, string(out)); !gjson.Get(got, "store").Bool() || r.Fault() != nil {
 		t.Errorf("the end is %s, fault %v", got, r.Fault())
 	}
@@ -213,7 +220,7 @@ func TestKeepReasoning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(called), Finish: engine.FinishStop}); err != nil {
 			t.Fatal(err)
 		}
@@ -259,13 +266,15 @@ func TestBackgroundCommit(t *testing.T) {
 		stored string
 	}{{errBroken, "completed"}, {store.ErrTooLarge, "in_progress"}} {
 		s := newServer()
-		_, r := s.queue(t)
-		s.Store = &flakyStore{s.Store, 1, c.err}
+		flaky := &flakyStore{Store: s.Store, err: c.err}
+		s.Store = flaky
+		request, r := s.queue(t)
+		flaky.failing = 1
 		if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
 			t.Fatal(err)
 		}
 		out := mustEnd(t, r, nil)
-		if got := s.stored(r); got != c.stored || (r.Lost() == nil) != (c.stored == "completed") || (r.Lost() == nil) != strings.Contains(string(out), "response.completed") {
+		if got := s.stored(request); got != c.stored || (r.Lost() == nil) != (c.stored == "completed") || (r.Lost() == nil) != strings.Contains(string(out), "response.completed") {
 			t.Errorf("%v: %q is stored, lost %v, and the stream ends with\n%s", c.err, got, r.Lost(), out)
 		}
 	}
@@ -275,9 +284,9 @@ func TestBackgroundCommit(t *testing.T) {
 // end while it is not known what the store has.
 func TestBackgroundGivesUpCommit(t *testing.T) {
 	t.Parallel()
-	for name, giveUp := range map[string]func(r *Reply){
-		"it fails": func(r *Reply) { r.Fail(nil, apierror.New(http.StatusGatewayTimeout, "", "", "Too late.")) },
-		"it ends":  func(*Reply) {},
+	for name, giveUp := range map[string]func(r *write.Reply){
+		"it fails": func(r *write.Reply) { r.Fail(nil, apierror.New(http.StatusGatewayTimeout, "", "", "Too late.")) },
+		"it ends":  func(*write.Reply) {},
 	} {
 		s := newServer()
 		_, r := s.queue(t)

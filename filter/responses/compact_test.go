@@ -13,10 +13,19 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
+)
+
+const (
+	// summaryDemand ends the demand for a summary.
+	summaryDemand = "Leave out everything else. Write the summary only."
+	// summaryIntro is before a summary in the conversation that continues from it.
+	summaryIntro = "The conversation up to here was shortened to the following summary, which you wrote. Go on from it.\n\n"
 )
 
 // newCompactor is a server that can compact.
@@ -35,7 +44,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func (s *server) decodeCompact(members string) (*Request, *apierror.Error) {
+func (s *server) decodeCompact(members string) (*write.Request, *apierror.Error) {
 	return requestOf(s.outcome(http.MethodPost, CompactPath, []byte(`{`+members+`}`), s.rc))
 }
 
@@ -49,7 +58,7 @@ func (s *server) summarise(t *testing.T, members, output string) (got gjson.Resu
 	if request.Stream() || request.Background() || request.Locked() {
 		t.Error("a compaction is streamed, in the background, or locks something")
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	var out []byte
 	all := apitest.Said(output).Chunks(apitest.Size(3))
 	for i := range all {
@@ -80,7 +89,7 @@ func TestCompact(t *testing.T) {
 	t.Parallel()
 	s := newCompactor(t, 1)
 	got, prompt := s.summarise(t, `,"instructions":"be brief","input":[`+longHistory+`]`, wroteSummary)
-	for _, part := range []string{"be brief", "rule", "one", "found", "reply", "two", askForSummary + "<|end|><|start|>assistant"} {
+	for _, part := range []string{"be brief", "rule", "one", "found", "reply", "two", summaryDemand + "<|end|><|start|>assistant"} {
 		if !strings.Contains(prompt, part) {
 			t.Errorf("%q is not in the prompt:\n%s", part, prompt)
 		}
@@ -96,7 +105,7 @@ func TestCompact(t *testing.T) {
 	}
 
 	after := elements(got.Get("output")) + `,{"role":"user","content":"three"}`
-	want := "rule<|end|><|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryHead + "one is done<|end|>" +
+	want := "rule<|end|><|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryIntro + "one is done<|end|>" +
 		"<|start|>user<|message|>three<|end|><|start|>assistant"
 	if prompt := s.prompt(t, `,"input":[`+after+`]`); !strings.HasSuffix(prompt, want) {
 		t.Errorf("the prompt after it:\n%s", prompt)
@@ -162,7 +171,7 @@ func TestCompactionIsSealed(t *testing.T) {
 // compaction is.
 func TestCompactPrevious(t *testing.T) {
 	t.Parallel()
-	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
+	for what, chains := range map[string]*read.Chains{"read": nil, "remembered": read.NewChains(1 << 20)} {
 		s := newCompactor(t, 1)
 		s.Chains = chains
 		first := s.create(t, `,"input":"one"`, said)
@@ -174,9 +183,9 @@ func TestCompactPrevious(t *testing.T) {
 		third := s.create(t, `,"previous_response_id":"`+second.Get("id").Str+`","input":"two"`, said)
 		beyond := s.create(t, `,"previous_response_id":"`+third.Get("id").Str+`","input":[{"type":"compaction_trigger"}]`, strings.Replace(wroteSummary, "one is", "all is", 1))
 		for id, want := range map[string]string{
-			second.Get("id").Str: "<|start|>user<|message|>one<|end|><|start|>user<|message|>" + summaryHead + "one is done<|end|>",
+			second.Get("id").Str: "<|start|>user<|message|>one<|end|><|start|>user<|message|>" + summaryIntro + "one is done<|end|>",
 			third.Get("id").Str:  "one is done<|end|><|start|>user<|message|>two<|end|><|start|>assistant<|channel|>final<|message|>answer<|end|>",
-			beyond.Get("id").Str: "<|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryHead + "all is done<|end|>",
+			beyond.Get("id").Str: "<|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryIntro + "all is done<|end|>",
 		} {
 			if prompt := s.prompt(t, `,"previous_response_id":"`+id+`","input":"next"`); !strings.HasSuffix(prompt, want+"<|start|>user<|message|>next<|end|><|start|>assistant") {
 				t.Errorf("%s: the prompt of a chain with a compaction:\n%s", what, prompt)
@@ -226,7 +235,7 @@ func TestCompactionFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := request.newReply(api.SingleCall)
+			r := newReply(request, api.SingleCall)
 			out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(text), Finish: finish})
 			if err != nil {
 				t.Fatal(err)
@@ -291,7 +300,7 @@ func TestCompactTooLong(t *testing.T) {
 		"short as it is": {`{"role":"user","content":"first"},` + calls(1, "result"), "result", "left out"},
 	} {
 		_, prompt := s.summarise(t, `,"truncation":"auto","input":[`+c.items+`]`, wroteSummary)
-		if !strings.Contains(prompt, c.has) || c.hasNot != "" && strings.Contains(prompt, c.hasNot) || !strings.Contains(prompt, askForSummary) {
+		if !strings.Contains(prompt, c.has) || c.hasNot != "" && strings.Contains(prompt, c.hasNot) || !strings.Contains(prompt, summaryDemand) {
 			t.Errorf("%s: the prompt is\n%.3000s", what, prompt)
 		}
 		if n := len(apitest.Tokens(prompt)); n > context*7/8 {
@@ -308,31 +317,11 @@ func TestCompactTooLong(t *testing.T) {
 	}
 }
 
-func TestShorten(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text string
-		size int
-		want string
-	}{
-		{"abcd", 4, "abcd"},
-		{"abcdefgh", 4, "ab\n[4 bytes are left out here]\ngh"},
-		{"éééé", 3, "\n[8 bytes are left out here]\n"},
-		{"\x80\x80\x80\x80", 2, "\n[4 bytes are left out here]\n"},
-		{"abc", 0, "\n[3 bytes are left out here]\n"},
-		{"aé😀éa", 6, "aé\n[4 bytes are left out here]\néa"},
-	} {
-		if got := shorten(c.text, c.size); got != c.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", c.text, c.size, got, c.want)
-		}
-	}
-}
-
 // TestCompactionOfUsers compacts what users' messages alone make too long, and
 // shows which of them stay.
 func TestCompactionOfUsers(t *testing.T) {
 	t.Parallel()
-	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
+	for what, chains := range map[string]*read.Chains{"read": nil, "remembered": read.NewChains(1 << 20)} {
 		s := newCompactor(t, 1)
 		s.Chains = chains
 		s.rc.Model = &turn.Model{ContextLength: 4096}
@@ -345,7 +334,7 @@ func TestCompactionOfUsers(t *testing.T) {
 		prompt := s.prompt(t, members+`,"input":"go on"`)
 		_, users, _ := strings.Cut(prompt, "<|start|>user<|message|>")
 		if !strings.HasPrefix(users, "begin2 log") || !strings.Contains(prompt, "rule<|end|>") ||
-			!strings.HasSuffix(prompt, "end<|end|><|start|>user<|message|>short<|end|><|start|>user<|message|>"+summaryHead+"one is done<|end|><|start|>user<|message|>go on<|end|><|start|>assistant") {
+			!strings.HasSuffix(prompt, "end<|end|><|start|>user<|message|>short<|end|><|start|>user<|message|>"+summaryIntro+"one is done<|end|><|start|>user<|message|>go on<|end|><|start|>assistant") {
 			t.Errorf("%s: the prompt:\n%s", what, prompt)
 		}
 		if n := len(users); n < 1800 || n > 2048+512 {
@@ -417,47 +406,5 @@ func TestStoredItemsAreWork(t *testing.T) {
 	err := s.fails(t, previous(first)+`,"input":"next"`)
 	if err.Status != http.StatusBadRequest || err.Code != turn.CodeTooCostly || err.Param != "previous_response_id" {
 		t.Errorf("the error is %v (param %q)", err, err.Param)
-	}
-}
-
-// TestForget shows which users' messages have room beside a compaction.
-func TestForget(t *testing.T) {
-	t.Parallel()
-	user := func(text string) turn.Item { return turn.Item{Kind: turn.User, Text: text} }
-	x := func(n int) string { return strings.Repeat("x", n) }
-	items := []turn.Item{
-		{Kind: turn.Instructions, Text: "rule"},
-		user("first"),
-		{Kind: turn.Answer, Text: "reply"},
-		user(""), user(x(1000)),
-		{Kind: turn.User, Summary: true, Text: "earlier"},
-		{Kind: turn.Call},
-		{Kind: turn.Result},
-		user("last"),
-	}
-	for room, want := range map[int]string{
-		0:       "rule",
-		19:      "rule",
-		20:      "rule last",
-		36:      "rule last",
-		536:     "rule last",
-		548:     "rule " + x(256) + "\n[488 bytes are left out here]\n" + x(256) + " last",
-		1036:    "rule " + x(1000) + " last",
-		1052:    "rule  " + x(1000) + " last",
-		1072:    "rule  " + x(1000) + " last",
-		1073:    "rule first  " + x(1000) + " last",
-		1 << 20: "rule first  " + x(1000) + " last",
-	} {
-		r := &itemReader{items: items, rc: &turn.RequestContext{}}
-		if err := r.forget(room); err != nil {
-			t.Fatal(err)
-		}
-		texts := make([]string, 0, len(items))
-		for _, it := range r.items {
-			texts = append(texts, it.Text)
-		}
-		if got := strings.Join(texts, " "); got != want {
-			t.Errorf("%d bytes: %q, want %q", room, got, want)
-		}
 	}
 }

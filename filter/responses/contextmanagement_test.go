@@ -40,14 +40,14 @@ func TestContextManagement(t *testing.T) {
 		if got := kinds(object); got != "compaction, message completed" || object.Get("status").Str != "completed" {
 			t.Fatalf("the response is %s with %s", object.Get("status"), got)
 		}
-		if len(l.prompts) != 2 || !strings.HasSuffix(l.prompts[0], askForSummary+"<|end|><|start|>assistant") {
+		if len(l.prompts) != 2 || !strings.HasSuffix(l.prompts[0], summaryDemand+"<|end|><|start|>assistant") {
 			t.Fatalf("the first of %d prompts asks for no summary", len(l.prompts))
 		}
 		plain := apitest.Spell(t, mustDecode(t, `{"model":"m","input":[`+worked+`]}`).Engine().Prompt)
 		if !strings.HasPrefix(l.prompts[0], strings.TrimSuffix(plain, "<|start|>assistant")) {
 			t.Errorf("the prompt for the summary does not begin with that of the conversation: %s", l.prompts[0])
 		}
-		const after = "rule<|end|><|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryHead + "one is done<|end|><|start|>assistant"
+		const after = "rule<|end|><|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryIntro + "one is done<|end|><|start|>assistant"
 		if !strings.HasSuffix(l.prompts[1], after) || strings.Contains(l.prompts[1], wordy) {
 			t.Errorf("the second prompt is %s", l.prompts[1])
 		}
@@ -66,7 +66,7 @@ func TestContextManagement(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if request.turn == nil {
+			if request.Turn == nil {
 				t.Fatalf("%s: it is compacted again", name)
 			}
 			want := strings.TrimSuffix(l.prompts[1], "<|start|>assistant") + "<|start|>assistant<|channel|>final<|message|>done<|end|><|start|>user<|message|>three<|end|><|start|>assistant"
@@ -85,7 +85,7 @@ func TestCompactingEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := l.reply(t, request.newReply(api.Loop), wroteSummary, doneText)
+	out, err := l.reply(t, newReply(request, api.Loop), wroteSummary, doneText)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSummaryIsNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request.newReply(api.Loop)
+	r := newReply(request, api.Loop)
 	out, err := l.reply(t, r, wroteSummary, "<|channel|>final<|message|>this stops<|return|>")
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestNoContextManagement(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if request.turn == nil || slices.Contains(request.Ignored(), "context_management") != c.ignored {
+		if request.Turn == nil || slices.Contains(request.Ignored(), "context_management") != c.ignored {
 			t.Errorf("%s: it is compacted, or ignored is %v", name, request.Ignored())
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
@@ -305,7 +306,7 @@ func TestConversationLocked(t *testing.T) {
 	s := newServer()
 	id, path := s.conversation(t, `{}`)
 	in := `,"conversation":"` + id + `","input":"one"`
-	lock := func() *Request {
+	lock := func() *write.Request {
 		t.Helper()
 		request, err := s.decode([]byte(`{"model":"gpt-oss-20b","stream":true`+in+`}`), s.rc)
 		if err != nil {
@@ -341,8 +342,8 @@ func TestConversationLocked(t *testing.T) {
 	}
 
 	failed := lock()
-	final(t, failed, string(fail(t, failed.newReply(api.SingleCall), nil, apierror.New(http.StatusBadGateway, "", "", "Broken."))))
-	cancelled := lock().newReply(api.SingleCall)
+	final(t, failed, string(fail(t, newReply(failed, api.SingleCall), nil, apierror.New(http.StatusBadGateway, "", "", "Broken."))))
+	cancelled := newReply(lock(), api.SingleCall)
 	if _, err := cancelled.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>final<|message|>b")}); err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +404,7 @@ func TestConversationLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 		got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 		if got.Get("conversation").Raw != "null" || got.Get("status").Str != "completed" || !errors.Is(r.Fault(), store.ErrNotFound) {
@@ -436,7 +437,7 @@ func TestConversationKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("conversation.id").Str != id || !errors.Is(r.Fault(), errBroken) || len(s.items(t, path)) != 2 {
@@ -455,7 +456,7 @@ func TestConversationLockLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{ // as after its lease has lapsed
-		s.Store.Lock(context.Background(), "a", id, request.lock.response, 0),
+		s.Store.Lock(context.Background(), "a", id, request.ID(), 0),
 		s.Store.Lock(context.Background(), "a", id, "another", time.Minute),
 		s.Store.Lock(context.Background(), "a", id, "another", 0),
 	} {
@@ -466,7 +467,7 @@ func TestConversationLockLost(t *testing.T) {
 	if err := request.RenewLock(context.Background()); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a renewal: %v", err)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("conversation").Raw != "null" || !errors.Is(r.Fault(), store.ErrConflict) || len(s.items(t, path)) != 0 {
@@ -481,6 +482,7 @@ func (brokenStore) PutConversation(context.Context, string, *store.Conversation)
 func (brokenStore) Conversation(context.Context, string, string) (*store.Conversation, error) {
 	return nil, errBroken
 }
+
 func (brokenStore) DeleteConversation(context.Context, string, string) error { return errBroken }
 
 func (brokenStore) AddItems(context.Context, string, string, string, []store.Item) error {
@@ -498,6 +500,7 @@ func (brokenStore) ConversationSize(context.Context, string, string) (store.Size
 func (brokenStore) ConversationItem(context.Context, string, string, string) (store.Item, error) {
 	return store.Item{}, errBroken
 }
+
 func (brokenStore) DeleteItem(context.Context, string, string, string) error { return errBroken }
 
 func (brokenStore) Lock(context.Context, string, string, string, time.Duration) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -40,7 +41,7 @@ func newGrowing(output string) *growing {
 	s.rc.Model.ContextLength = 1 << 24
 	s.rc.Renderer = harmony.NewRenderer(harmony.WithCacheBytes(64 << 20))
 	s, reads := s.replica()
-	s.Chains = NewChains(64 << 20)
+	s.Chains = read.NewChains(64 << 20)
 	return &growing{server: s, reads: reads, output: apitest.Tokens(output)}
 }
 
@@ -66,22 +67,20 @@ func (g *growing) turn(b *testing.B, i int) grown {
 		b.Fatal(err)
 	}
 	cost.rows, cost.bytes = g.reads.rows, g.reads.bytes
-	if chain := g.Chains.get(g.rc.Tenant, request.storage.previous); chain != nil {
+	if g.previous != "" {
 		cost.copied = copied(request.Engine().Prompt)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: g.output, Finish: engine.FinishStop}); err != nil {
 		b.Fatal(err)
 	}
 	begin = time.Now()
-	mustEnd(b, r, nil)
+	object := mustEnd(b, r, nil)
 	cost.end = time.Since(begin)
 	g.previous = `,"previous_response_id":"` + request.ID() + `"`
 	g.calls = g.calls[:0]
-	for _, item := range r.output.items() {
-		if id := gjson.GetBytes(item.JSON, "call_id").Str; id != "" {
-			g.calls = append(g.calls, id)
-		}
+	for _, id := range gjson.GetBytes(object, "output.#.call_id").Array() {
+		g.calls = append(g.calls, id.Str)
 	}
 	return cost
 }
@@ -164,7 +163,7 @@ func (g *growing) cold(b *testing.B) time.Duration {
 	b.Helper()
 	known := g.Chains
 	defer func() { g.Chains = known }()
-	g.Chains = NewChains(64 << 20)
+	g.Chains = read.NewChains(64 << 20)
 	body := g.body(0)
 	begin := time.Now()
 	if _, err := g.decode(body, g.rc); err != nil {

@@ -25,7 +25,7 @@ func TestNestedIgnored(t *testing.T) {
 		{"a call and its output", user + `,{"type":"function_call","id":"fc_1","status":"completed","call_id":"c","name":"f","arguments":"{}","caller":{"type":"program"},"w":1},{"type":"function_call_output","id":"fco_1","status":"completed","call_id":"c","output":[{"type":"input_text","text":"a","z":1}]}`, []string{"input.w", "input.output.z"}},
 		{"nothing else", `{"type":"message","id":"1","status":"in_progress","role":"user","content":[{"type":"input_text","text":"Hi"}]}`, nil},
 	} {
-		got := mustDecode(t, askItems(c.items)).ignored
+		got := mustDecode(t, askItems(c.items)).IgnoredFields
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
@@ -34,7 +34,7 @@ func TestNestedIgnored(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&members, `,"x%d":1`, i)
 	}
-	if got := mustDecode(t, askItems(`{"role":"user","content":"Hi"`+members.String()+`}`)).ignored; len(got) != 32 {
+	if got := mustDecode(t, askItems(`{"role":"user","content":"Hi"`+members.String()+`}`)).IgnoredFields; len(got) != 32 {
 		t.Errorf("%d members are listed", len(got))
 	}
 }

@@ -82,11 +82,11 @@ func TestTopLogprobs(t *testing.T) {
 	} {
 		request := mustDecode(t, ask(c.members))
 		e := request.Engine()
-		if e.Logprobs != c.logprobs || e.TopLogprobs != c.top || strings.Join(request.ignored, " ") != c.ignored {
-			t.Errorf("%s: logprobs %t, top %d, ignored %q", c.name, e.Logprobs, e.TopLogprobs, request.ignored)
+		if e.Logprobs != c.logprobs || e.TopLogprobs != c.top || strings.Join(request.IgnoredFields, " ") != c.ignored {
+			t.Errorf("%s: logprobs %t, top %d, ignored %q", c.name, e.Logprobs, e.TopLogprobs, request.IgnoredFields)
 		}
-		if want := fmt.Sprintf(`"top_logprobs":%d,`, c.top); !strings.Contains(string(request.fixed), want) {
-			t.Errorf("%s: no %s in %s", c.name, want, request.fixed)
+		if want := fmt.Sprintf(`"top_logprobs":%d,`, c.top); !strings.Contains(string(request.Echo), want) {
+			t.Errorf("%s: no %s in %s", c.name, want, request.Echo)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestLogprobsAreBounded(t *testing.T) {
 	ids := append(apitest.Tokens("<|channel|>final<|message|>"), apitest.Tokens(strings.Repeat(" word", 5000))...)
 	for _, stream := range []bool{false, true} {
 		request := mustDecode(t, ask(fmt.Sprintf(`,"top_logprobs":20,"stream":%t`, stream)+withLogprobs))
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		chunk := engine.Chunk{Tokens: ids, Logprobs: apitest.Logprobs(ids)}
 		var out []byte
 		failed := false

@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -41,7 +42,9 @@ func newLoop(t *testing.T) *loop {
 	memory := store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 24, ResponseTTL: time.Hour, Now: rc.Now})
 	rc.Memory = memory
 	rc.Limits.Turns = 4
-	return &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: NewChains(1 << 20)}, rc: rc}
+	l := &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: read.NewChains(1 << 20)}, rc: rc}
+	l.api.servers = l
+	return l
 }
 
 // Do is what the server does.
@@ -80,7 +83,7 @@ func (l *loop) try(t *testing.T, body string, outputs ...string) (gjson.Result, 
 	if err != nil {
 		return gjson.Result{}, err
 	}
-	out, err := l.reply(t, request.newReply(api.Loop), outputs...)
+	out, err := l.reply(t, newReply(request, api.Loop), outputs...)
 	if err != nil {
 		return gjson.Result{}, err
 	}
@@ -88,7 +91,7 @@ func (l *loop) try(t *testing.T, body string, outputs ...string) (gjson.Result, 
 }
 
 // reply plays all steps of a reply, and returns its bytes.
-func (l *loop) reply(t *testing.T, r *Reply, outputs ...string) (out []byte, err *apierror.Error) {
+func (l *loop) reply(t *testing.T, r *write.Reply, outputs ...string) (out []byte, err *apierror.Error) {
 	t.Helper()
 	said := make([]apitest.Output, len(outputs))
 	for i, text := range outputs {
@@ -103,13 +106,9 @@ func (l *loop) reply(t *testing.T, r *Reply, outputs ...string) (out []byte, err
 }
 
 // do does the jobs of a step. The last one is done first.
-func (l *loop) do(r *Reply, out []byte, jobs []api.Job) []byte {
+func (l *loop) do(r *write.Reply, out []byte, jobs []api.Job) []byte {
 	results, errs := make([]any, len(jobs)), make([]error, len(jobs))
 	for i, j := range jobs {
-		if t, ok := j.(toolJob); ok {
-			t.servers = l
-			j = t
-		}
 		results[i], errs[i] = j.Do(context.Background())
 	}
 	for i := len(jobs) - 1; i >= 0; i-- {
@@ -487,7 +486,7 @@ func TestApprovalsAreBounded(t *testing.T) {
 		first := l.play(t, body(docsTool, asked("1", "search"), verdict("1")), doneText)
 		for _, cold := range []bool{false, true} {
 			if cold {
-				l.api.Chains = NewChains(1 << 20)
+				l.api.Chains = read.NewChains(1 << 20)
 			}
 			if _, err := l.try(t, `{"model":"m","previous_response_id":"`+first.Get("id").Str+`","input":[`+verdict("1")+`],`+docsTool+`}`); err == nil || err.Status != 400 {
 				t.Errorf("cold %t: a call that is made can be approved again: %v", cold, err)
@@ -531,7 +530,7 @@ func TestLoopIsCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := request.newReply(api.Loop)
+			r := newReply(request, api.Loop)
 			if _, _, err := r.Step(nil); err != nil {
 				t.Fatal(err)
 			}
@@ -598,18 +597,5 @@ func TestLoopIsBounded(t *testing.T) {
 	got = l.play(t, `{"model":"m","input":"hi","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]}`, pythonCall, pythonCall, doneText)
 	if kinds(got) != "code_interpreter_call completed, code_interpreter_call failed, message completed" || len(l.jobs) != 1 {
 		t.Errorf("after too large a result: %s, %d jobs", kinds(got), len(l.jobs))
-	}
-}
-
-// However often tool_choice names a server, its tools are allowed once.
-func TestAllowedServersAreASet(t *testing.T) {
-	t.Parallel()
-	r := &toolReader{input: &turn.Input{}, hosted: []*hostedServer{{Server: hosted.Server{Label: "docs", MCP: &tools.Server{}}}}}
-	r.hosted[0].Import(namedTools("a", "b", "c"))
-	for i := range 100 {
-		r.choices = append(r.choices, hostedChoice{at: strconv.Itoa(i), label: "docs"})
-	}
-	if err := r.addHostedTools(); err != nil || len(r.input.Choice.Allowed) != 3 {
-		t.Errorf("%d tools are allowed, %v", len(r.input.Choice.Allowed), err)
 	}
 }

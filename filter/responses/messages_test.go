@@ -50,43 +50,6 @@ func TestInputMessages(t *testing.T) {
 	}
 }
 
-// TestMessagesOfManyCalls shows that what the tools gave between two model calls
-// is output.
-func TestMessagesOfManyCalls(t *testing.T) {
-	t.Parallel()
-	const (
-		called  = " to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>"
-		history = `,{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"sunny"}`
-	)
-	ask := func(more string) *Request {
-		return mustDecode(t, `{"model":"gpt-oss-20b","input":[{"role":"user","content":"Hi"}`+more+`],"enable_response_messages":true`+weatherTool+`}`)
-	}
-	r := ask("").newReply(api.SingleCall)
-	out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(called), Finish: engine.FinishStop})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.model.begin(ask(history).turn, r.event)
-	if out, err = r.Push(out, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
-		t.Fatal(err)
-	}
-	object := gjson.ParseBytes(mustEnd(t, r, out))
-	var got []string
-	for _, member := range []string{"input_messages", "output_messages"} {
-		for _, m := range messagesOf(t, object, member) {
-			got = append(got, string(m.Role)+" "+m.Name+" "+m.Recipient+" "+m.Channel)
-		}
-		got = append(got, "")
-	}
-	want := []string{
-		"system   ", "developer   ", "user   ", "",
-		"assistant  functions.get_weather commentary", "tool functions.get_weather assistant commentary", "assistant   final", "",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("messages (-want +got):\n%s", diff)
-	}
-}
-
 // TestMessagesOfFailure shows that a stream that fails has its messages, and one
 // that did not ask for them has none.
 func TestMessagesOfFailure(t *testing.T) {
@@ -97,7 +60,7 @@ func TestMessagesOfFailure(t *testing.T) {
 			members += `,"enable_response_messages":true`
 		}
 		request := mustDecode(t, ask(members))
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>final<|message|>half")})
 		if err != nil {
 			t.Fatal(err)

@@ -110,7 +110,7 @@ func TestFail(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			request := mustDecode(t, ask(mixedTools+`,"stream":true,"reasoning":{"summary":"auto"}`))
-			r := request.newReply(api.SingleCall)
+			r := newReply(request, api.SingleCall)
 			out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(c.text)})
 			if err != nil {
 				t.Fatal(err)
@@ -124,7 +124,7 @@ func TestFail(t *testing.T) {
 				t.Errorf("an ended reply goes on: %s", more)
 			}
 
-			whole := mustDecode(t, ask("")).newReply(api.SingleCall)
+			whole := newReply(mustDecode(t, ask("")), api.SingleCall)
 			if got, err := apitest.End(t, whole, whole.Fail(nil, c.err)); len(got) > 0 || err != c.err {
 				t.Errorf("a whole reply fails with %v and %s", err, got)
 			}
@@ -138,7 +138,7 @@ func TestPushRefuses(t *testing.T) {
 		"engine_error":   {Index: 1, Tokens: apitest.Tokens("a")},
 		"engine_aborted": {Finish: engine.FinishAbort},
 	} {
-		if _, err := mustDecode(t, ask("")).newReply(api.SingleCall).Push(nil, chunk); err == nil || err.Code != code || err.Status != http.StatusBadGateway {
+		if _, err := newReply(mustDecode(t, ask("")), api.SingleCall).Push(nil, chunk); err == nil || err.Code != code || err.Status != http.StatusBadGateway {
 			t.Errorf("%s: %v", code, err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestMalformedFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(text)})
 		if err != nil {
 			out = r.Fail(out, err)
@@ -170,7 +170,7 @@ func TestMalformedFails(t *testing.T) {
 // TestDone shows that a reply which the client's wish ended asks for no more.
 func TestDone(t *testing.T) {
 	t.Parallel()
-	r := mustDecode(t, ask(mixedTools+`,"parallel_tool_calls":false`)).newReply(api.SingleCall)
+	r := newReply(mustDecode(t, ask(mixedTools+`,"parallel_tool_calls":false`)), api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(" to=functions.get_weather<|channel|>commentary json<|message|>{}")}); err != nil || r.Done() {
 		t.Fatal("the reply is done before its call")
 	}

@@ -1,20 +1,28 @@
-// Package responses speaks the OpenAI Responses API. [API.Endpoints] answers its
-// requests: a POST /v1/responses becomes a [Request], a token request for an
-// engine, and a [Reply] turns the engine's chunks into server-sent events or one
-// response object.
+// Package responses speaks the OpenAI Responses API. [API] has what the operator has
+// configured, and [API.Endpoints] answers the requests. The package is the door of some
+// rooms, and has no more than the endpoints that lead into them:
 //
-// A reply is a state machine without I/O. Its steps are model calls and jobs:
-// servers list their tools, approvals are recorded, tools are called, and before
-// the last event the response is stored. Package item has the JSON of the items,
-// package event writes the events, and package stored answers what needs no model;
-// none of them knows this package.
+//	read      reads the body of a request: JSON to a prepared model call
+//	request   what reading has come to, and writing begins with
+//	write     writes the reply: the model's output to items and events
+//	toolset   the tools of a request: definitions, choice, servers, search
+//	item      the JSON of items, both ways
+//	event     the server-sent events, with their numbers
+//	stored    what needs no model: stored responses, conversations
+//
+// read and write do not know each other. A POST /v1/responses goes through read, and
+// becomes a [request.Request]. With the services that its reply uses it is a
+// [write.Request], whose reply is a state machine without I/O: its steps are model calls
+// and jobs. Servers list their tools, approvals are recorded, tools are called, and before
+// the last event the response is stored.
 //
 // Which fields are refused, mapped or ignored is said in docs/compatibility.md, a
-// table that a test compares with this package.
+// table that a test of read compares with the readers.
 package responses
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -22,18 +30,33 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
+// Chains remembers what the last responses of chains come to. The memory outlives an API:
+// one of another configuration gets it too.
+type Chains = read.Chains
+
+// NewChains makes a memory of at most limit bytes.
+func NewChains(limit int64) *Chains { return read.NewChains(limit) }
+
 // API is the Responses API. It is safe for concurrent use.
 type API struct {
-	Store     store.Store     // nil: nothing is stored
-	Approvals store.Approvals // of tool calls, also where no responses are stored; nil: an approval is valid any number of times
-	Sealer    *seal.Sealer    // nil: include reasoning.encrypted_content has no effect
-	Chains    *Chains         // nil: a chain is read and rendered again at each of its turns
+	// nil: nothing is stored.
+	Store store.Store
+	// Approvals: of tool calls, also where no responses are stored; nil: an approval is valid any number of times.
+	Approvals store.Approvals
+	// nil: include reasoning.encrypted_content has no effect.
+	Sealer *seal.Sealer
+	// nil: a chain is read and rendered again at each of its turns.
+	Chains *Chains
 
 	// Compactor seals the summaries of compacted conversations; nil: none is
 	// compacted.
@@ -56,7 +79,8 @@ type API struct {
 	// compatibility mode.
 	ToolTimeout time.Duration
 
-	servers hosted.Runner // replaces Tools in tests
+	// Replaces Tools in tests.
+	servers hosted.Runner
 }
 
 // toolServers returns what calls tools.
@@ -65,6 +89,21 @@ func (a *API) toolServers() hosted.Runner {
 		return a.servers
 	}
 	return a.Tools
+}
+
+// reader reads the requests.
+func (a *API) reader() *read.Reader {
+	return &read.Reader{
+		Store: a.Store, Sealer: a.Sealer, Compactor: a.Compactor, Chains: a.Chains,
+		Tools: toolset.Config{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
+		UsagePerTurn: a.UsagePerTurn, OpenReasoningEvents: a.OpenReasoningEvents,
+		ToolTimeout: a.ToolTimeout,
+	}
+}
+
+// services is what the replies use.
+func (a *API) services() *write.Services {
+	return &write.Services{Store: a.Store, Approvals: a.Approvals, Servers: a.toolServers()}
 }
 
 // Path is where responses are made.
@@ -80,35 +119,59 @@ const (
 
 // Endpoints are the endpoints of the API.
 func (a *API) Endpoints() []api.Endpoint {
-	s := &stored.Server{Store: a.Store, ReadBody: a.readConversationBody}
+	e := a.endpoints()
+	s := &stored.Server{Store: a.Store, ReadBody: e.reader.ReadConversationBody}
 	return append([]api.Endpoint{
-		{API: "responses", Method: http.MethodPost, Pattern: Path, Handle: a.create},
-		{API: "responses", Method: http.MethodPost, Pattern: CompactPath, Handle: a.compact},
-		{API: "responses", Method: http.MethodPost, Pattern: InputTokensPath, Handle: a.countInput},
-		{API: "responses", Method: http.MethodPost, Pattern: RenderPath, Handle: a.render},
+		{API: "responses", Method: http.MethodPost, Pattern: Path, Handle: e.create},
+		{API: "responses", Method: http.MethodPost, Pattern: CompactPath, Handle: e.compact},
+		{API: "responses", Method: http.MethodPost, Pattern: InputTokensPath, Handle: e.countInput},
+		{API: "responses", Method: http.MethodPost, Pattern: RenderPath, Handle: e.render},
 	}, s.Endpoints()...)
 }
 
-// create makes a response.
-func (a *API) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	d := a.newDecoder(r.Context)
-	if r.Codex {
-		d.codex = &codexTurn{}
-	}
-	return d.decode(ctx, r.Body)
+// endpoints answers the requests whose body is that of a request for a response.
+type endpoints struct {
+	reader   *read.Reader
+	services *write.Services
 }
 
-// compact makes a summary of a conversation. The reply is one object, and nothing
-// is stored.
-func (a *API) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	d := a.newDecoder(r.Context)
-	d.items.compacting.standalone = true
-	return d.decode(ctx, r.Body)
+func (a *API) endpoints() endpoints { return endpoints{a.reader(), a.services()} }
+
+// create makes a response.
+func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	if !r.Codex {
+		request, err := e.reader.Read(ctx, r.Body, r.Context)
+		return e.outcome(request, err)
+	}
+
+	request, repeated, err := e.reader.ReadCodex(ctx, r.Body, r.Context)
+	switch {
+	case repeated == nil:
+		return e.outcome(request, err)
+	case repeated.Options.Stream:
+		return api.Streamed(&stored.Replay{SSE: write.Replay(repeated.Response, repeated.Options)})
+	}
+
+	return api.Answered(stored.AppendObject(nil, repeated.Response), nil)
+}
+
+// compact makes a summary of a conversation.
+func (e endpoints) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := e.reader.ReadCompaction(ctx, r.Body, r.Context)
+	return e.outcome(request, err)
+}
+
+// outcome is that of a request that has been read, or could not be.
+func (e endpoints) outcome(request *request.Request, err *apierror.Error) api.Outcome {
+	if err != nil {
+		return api.Refused(err)
+	}
+	return api.Decoded(&write.Request{Request: request, Services: e.services})
 }
 
 // countInput counts the tokens of the prompt that a request would have.
-func (a *API) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.decodeUnbounded(ctx, r)
+func (e endpoints) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := e.readUnbounded(ctx, r)
 	if err != nil {
 		return api.Refused(err)
 	}
@@ -117,26 +180,50 @@ func (a *API) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 }
 
 // render shows the prompt that a request would have.
-func (a *API) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.decodeUnbounded(ctx, r)
+func (e endpoints) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := e.readUnbounded(ctx, r)
 	if err != nil {
 		return api.Refused(err)
 	}
-	rendered, err := request.turn.AppendRendered(nil, "response.render", request.model, request.ignored)
+	rendered, err := request.Turn.AppendRendered(nil, "response.render", request.Model, request.IgnoredFields)
 	return api.Answered(rendered, err)
 }
 
-// decodeUnbounded decodes a request whose prompt no model gets.
-func (a *API) decodeUnbounded(ctx context.Context, r *api.HTTPRequest) (*Request, *apierror.Error) {
+// readUnbounded reads a request whose prompt no model gets, so that it may be longer than
+// the model's context.
+func (e endpoints) readUnbounded(ctx context.Context, r *api.HTTPRequest) (*request.Request, *apierror.Error) {
 	rc := *r.Context
 	rc.Unbounded = true
-	return a.newDecoder(&rc).request(ctx, r.Body)
+	return e.reader.Read(ctx, r.Body, &rc)
+}
+
+// Stored reports whether a response of a tenant, and a conversation, are stored,
+// each if it is not "".
+func (a *API) Stored(ctx context.Context, tenant, response, conversation string) (bool, error) {
+	if a.Store == nil {
+		return false, nil
+	}
+
+	var err error
+	if response != "" {
+		_, err = a.Store.Head(ctx, tenant, response)
+	}
+
+	if conversation != "" && err == nil {
+		_, err = a.Store.Conversation(ctx, tenant, conversation)
+	}
+
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+
+	return err == nil, err
 }
 
 var (
-	_ api.BackgroundRequest = (*Request)(nil)
-	_ api.Locker            = (*Request)(nil)
-	_ api.BackgroundReply   = (*Reply)(nil)
+	_ api.BackgroundRequest = (*write.Request)(nil)
+	_ api.Locker            = (*write.Request)(nil)
+	_ api.BackgroundReply   = (*write.Reply)(nil)
 	_ api.Follower          = (*stored.Follower)(nil)
 	_ api.Follower          = (*stored.Replay)(nil)
 )

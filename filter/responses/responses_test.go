@@ -15,25 +15,29 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-func mustDecode(t testing.TB, body string) *Request {
+func mustDecode(t testing.TB, body string) *write.Request {
 	t.Helper()
-	return testAPI.MustDecode(t, body).(*Request)
+	return testAPI.MustDecode(t, body).(*write.Request)
 }
 
 // decode makes a request of a body, as POST /v1/responses does.
-func (a *API) decode(body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
-	return requestOf(a.create(context.Background(), &api.HTTPRequest{Body: body, Context: rc}))
+func (a *API) decode(body []byte, rc *turn.RequestContext) (*write.Request, *apierror.Error) {
+	return requestOf(a.endpoints().create(context.Background(), &api.HTTPRequest{Body: body, Context: rc}))
 }
 
+// newReply begins the reply to a request.
+func newReply(r *write.Request, m api.Mode) *write.Reply { return r.NewReply(m).(*write.Reply) }
+
 // requestOf is the request that an outcome has.
-func requestOf(o api.Outcome) (*Request, *apierror.Error) {
+func requestOf(o api.Outcome) (*write.Request, *apierror.Error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
-	return o.Request.(*Request), nil
+	return o.Request.(*write.Request), nil
 }
 
 // outcome is what an endpoint makes of a request.
@@ -60,7 +64,7 @@ func (a *API) serve(method, target string, body []byte, rc *turn.RequestContext)
 }
 
 // run plays chunks into a reply, checks it, and returns all its bytes.
-func run(t testing.TB, request *Request, chunks []engine.Chunk) string {
+func run(t testing.TB, request *write.Request, chunks []engine.Chunk) string {
 	t.Helper()
 	out := apitest.Play(t, request, api.SingleCall, chunks)
 	final(t, request, out)
@@ -68,7 +72,7 @@ func run(t testing.TB, request *Request, chunks []engine.Chunk) string {
 }
 
 // mustEnd ends a reply that has no error.
-func mustEnd(t testing.TB, r *Reply, out []byte) []byte {
+func mustEnd(t testing.TB, r *write.Reply, out []byte) []byte {
 	t.Helper()
 	out, err := apitest.End(t, r, out)
 	if err != nil {
@@ -78,13 +82,13 @@ func mustEnd(t testing.TB, r *Reply, out []byte) []byte {
 }
 
 // fail makes a reply fail, and ends it.
-func fail(t testing.TB, r *Reply, out []byte, err *apierror.Error) []byte {
+func fail(t testing.TB, r *write.Reply, out []byte, err *apierror.Error) []byte {
 	t.Helper()
 	return mustEnd(t, r, r.Fail(out, err))
 }
 
 // cancel ends a reply whose client has left.
-func cancel(t testing.TB, r *Reply) {
+func cancel(t testing.TB, r *write.Reply) {
 	t.Helper()
 	for _, job := range r.Cancel() {
 		if _, err := job.Do(context.Background()); err != nil {
@@ -94,7 +98,7 @@ func cancel(t testing.TB, r *Reply) {
 }
 
 // final checks a whole reply or a stream, and returns its response object.
-func final(t testing.TB, request *Request, reply string) string {
+func final(t testing.TB, request *write.Request, reply string) string {
 	t.Helper()
 	return finalObject(t, request.Stream(), reply)
 }

@@ -75,7 +75,7 @@ func TestSealFails(t *testing.T) {
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>analysis<|message|>x<|end|>"), Finish: engine.FinishStop})
 	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("output.0.content.0.text").Str != "x" || got.Get("output.0.encrypted_content").Exists() || r.Fault() == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -31,7 +32,7 @@ type server struct {
 func newServer() *server {
 	rc := apitest.NewContext()
 	rc.Tenant = "a"
-	return &server{API{Store: store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, Now: rc.Now}), Chains: NewChains(1 << 20)}, rc}
+	return &server{API{Store: store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, Now: rc.Now}), Chains: read.NewChains(1 << 20)}, rc}
 }
 
 // create makes a response to a request whose members follow the model's.
@@ -326,7 +327,7 @@ func TestCancel(t *testing.T) {
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r := request.newReply(api.SingleCall)
+	r := newReply(request, api.SingleCall)
 	if _, err := r.Push(nil, half); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +350,7 @@ func TestCancel(t *testing.T) {
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r = whole.newReply(api.SingleCall)
+	r = newReply(whole, api.SingleCall)
 	if _, err := r.Push(nil, half); err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +368,7 @@ func TestFailIsStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := fail(t, request.newReply(api.SingleCall), nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
+	out := fail(t, newReply(request, api.SingleCall), nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
 	want := gjson.Parse(final(t, request, string(out)))
 	got, err := s.do("GET", "/v1/responses/"+request.ID())
 	if err != nil {
@@ -384,6 +385,7 @@ type brokenStore struct{ store.Store }
 var errBroken = errors.New("connection refused")
 
 func (brokenStore) Put(context.Context, string, *store.Response) error { return errBroken }
+
 func (brokenStore) Get(context.Context, string, string) (*store.Response, error) {
 	return nil, errBroken
 }
@@ -399,6 +401,7 @@ func (brokenStore) Head(context.Context, string, string) (store.Head, error) {
 func (brokenStore) Items(context.Context, string, []string) (map[string]store.Item, error) {
 	return nil, errBroken
 }
+
 func (brokenStore) Delete(context.Context, string, string) error { return errBroken }
 
 // TestStoreDown shows that what needs the store is refused, and everything else
@@ -412,7 +415,7 @@ func TestStoreDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.SingleCall)
+		r := newReply(request, api.SingleCall)
 		out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
 		got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 		if got.Get("store").Bool() || got.Get("status").Str != "completed" || !errors.Is(r.Fault(), errBroken) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 )
 
 // TestToolsOfItemsAreBounded sends as many tools as fit into a body of a megabyte. They
@@ -55,7 +57,7 @@ func TestDeferredToolsOfItemsAreReplaced(t *testing.T) {
 	l := newLoop(t)
 	first := l.play(t, askItems(tools("Weather of cities.")+`,{"role":"user","content":"Hi"}`), doneText)
 	id := l.play(t, `{"model":"m","previous_response_id":"`+first.Get("id").Str+`","input":"Go on"}`, doneText).Get("id").Str
-	l.api.Chains = NewChains(1 << 20) // so that the next request reads the chain, and remembers it
+	l.api.Chains = read.NewChains(1 << 20) // so that the next request reads the chain, and remembers it
 	for _, description := range []string{"Weather of lakes.", "Weather of hills."} {
 		object := l.play(t, `{"model":"m","previous_response_id":"`+id+`","input":[`+tools(description)+`,{"role":"user","content":"Hi"}]}`, searchTurn(`{"query":"weather"}`), doneText)
 		if got := object.Get("output.2.tools.#.description").Raw; got != `["`+description+`"]` {

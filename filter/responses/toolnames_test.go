@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
@@ -52,7 +53,7 @@ func TestLoopWithOddTools(t *testing.T) {
 					got = l.play(t, next(yes(item.Get("id").Str)), doneText)
 					item = got.Get("output.0")
 				} else if cold {
-					l.api.Chains = NewChains(1 << 20)
+					l.api.Chains = read.NewChains(1 << 20)
 				}
 				if item.Get("name").Str != "a_b" || item.Get("output").Str != "found one" {
 					t.Errorf("the call is %s", item)
@@ -97,7 +98,7 @@ func TestLoopChoosesOddTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request.newReply(api.Loop)
+		r := newReply(request, api.Loop)
 		var step api.Step
 		for step.Call == nil {
 			l.do(r, nil, step.Jobs)

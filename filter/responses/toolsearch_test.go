@@ -10,6 +10,9 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -114,14 +117,14 @@ func TestToolSearchIsHistory(t *testing.T) {
 	for name, body := range map[string]string{"remembered": stored, "read": stored, "sent": sent} {
 		api := *l.api
 		if name == "read" {
-			api.Chains = NewChains(1 << 20)
+			api.Chains = read.NewChains(1 << 20)
 		}
 		request, err := api.decode([]byte(body), l.rc)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		prompts[name] = apitest.Spell(t, request.Engine().Prompt)
-		if !request.tools.loaded[toolName{"crm", "list_orders"}] {
+		if !request.Tools.Loaded[turn.ToolName{Namespace: "crm", Name: "list_orders"}] {
 			t.Errorf("%s: the search would find the tool again", name)
 		}
 		object := gjson.Parse(run(t, request, apitest.Said(ordersCall).Chunks(apitest.Size(3))))
@@ -248,7 +251,7 @@ func TestDeferredToolsChosen(t *testing.T) {
 // enforced.
 func TestFoundToolsStrict(t *testing.T) {
 	t.Parallel()
-	output := func(strict string) *Request {
+	output := func(strict string) *write.Request {
 		return mustDecode(t, askItems(`{"role":"user","content":"Hi"},{"type":"tool_search_call","call_id":"a","execution":"client","arguments":{"query":"x"}},
 		{"type":"tool_search_output","call_id":"a","tools":[{"type":"function","name":"f","strict":`+strict+`,"parameters":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"],"additionalProperties":false}}]}`))
 	}

@@ -49,10 +49,12 @@ func (o *Output) appendAction(dst []byte, status string) []byte {
 		dst = jsontext.AppendString(append(o.appendHead(dst, "local_shell_call", status), `,"call_id":`...), o.Call.ID)
 		return append(append(append(dst, `,"action":`...), action...), '}')
 	}
+
 	dst = jsontext.AppendString(append(o.appendHead(dst, "apply_patch_call", status), `,"call_id":`...), o.Call.ID)
 	if begun {
 		action = withoutDiff(action)
 	}
+
 	return append(append(append(dst, `,"operation":`...), action...), '}')
 }
 
@@ -123,7 +125,8 @@ const maxCount = 1 << 31
 func appendCount(dst []byte, name string, v gjson.Result) []byte {
 	n := v.Num
 	if v.Type == gjson.String {
-		n, _ = strconv.ParseFloat(strings.TrimSpace(v.Str), 64) // 0 if it is no number
+		// 0 if it is no number.
+		n, _ = strconv.ParseFloat(strings.TrimSpace(v.Str), 64)
 	}
 	if !(n >= 1 && n < maxCount) {
 		return dst
@@ -152,6 +155,7 @@ func (it *Item) ActionArguments() string {
 	case "apply_patch_call":
 		return string(appendOperation(nil, shown(it.At.Get("operation"))))
 	}
+
 	dst := []byte{'{'}
 	for _, name := range []string{"action", "actions"} {
 		if v := it.At.Get(name); v.Exists() && v.Type != gjson.Null {
@@ -161,5 +165,6 @@ func (it *Item) ActionArguments() string {
 			dst = jsontext.AppendShown(append(append(append(dst, '"'), name...), `":`...), v.Raw)
 		}
 	}
+
 	return string(append(dst, '}'))
 }

@@ -52,10 +52,12 @@ func readOperation(text string) patchFile {
 	if inner := member(v, "operation"); inner.IsObject() {
 		v = inner
 	}
+
 	patch := plain(member(v, "diff", "patch", "input"))
 	if v.Type == gjson.String {
 		patch = v.Str
 	}
+
 	path := member(v, "path", "file").Str
 	kind := plain(member(v, "type", "operation"))
 	if f, ok := readPatch(patch); ok {
@@ -64,6 +66,7 @@ func readOperation(text string) patchFile {
 		}
 		return f
 	}
+
 	f := patchFile{operation: updateFile, path: path, diff: patch}
 	switch {
 	case strings.HasPrefix(kind, "create"), strings.HasPrefix(kind, "add"):
@@ -73,11 +76,16 @@ func readOperation(text string) patchFile {
 	case patch == "" && !isEmpty(v):
 		f.diff = text
 	}
+
 	return f
 }
 
 // patchHeads begin the parts of a patch.
-var patchHeads = map[string]string{"*** Add File: ": createFile, "*** Update File: ": updateFile, "*** Delete File: ": deleteFile}
+var patchHeads = map[string]string{
+	"*** Add File: ":    createFile,
+	"*** Update File: ": updateFile,
+	"*** Delete File: ": deleteFile,
+}
 
 // readPatch reads a patch that begins with a header; false if it has none.
 func readPatch(patch string) (f patchFile, ok bool) {
@@ -85,21 +93,27 @@ func readPatch(patch string) (f patchFile, ok bool) {
 	if after, found := strings.CutPrefix(rest, "*** Begin Patch"); found {
 		rest = strings.TrimLeft(after, " \t\r\n")
 	}
+
 	line, body, _ := strings.Cut(rest, "\n")
 	if f.operation, f.path = patchHead(line); f.operation == "" {
 		return f, false
 	}
+
 	if before, _, found := strings.Cut("\n"+body, "\n*** End Patch"); found {
 		body = strings.TrimPrefix(before+"\n", "\n")
 	}
+
 	for rest := body; rest != ""; {
 		line, rest, _ = strings.Cut(rest, "\n")
-		if operation, _ := patchHead(line); operation != "" { // of a second file
+		// A second file begins.
+		if operation, _ := patchHead(line); operation != "" {
 			f.operation, f.diff = updateFile, patch
 			return f, true
 		}
 	}
+
 	f.diff = body
+
 	return f, true
 }
 

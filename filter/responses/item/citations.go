@@ -36,13 +36,17 @@ func (p *Pages) Add(text string, structured []byte) {
 	if !ok {
 		return
 	}
-	delete(p.shown, cursor) // another page, or none, is shown there now
+
+	// Another page, or none, is shown there now.
+	delete(p.shown, cursor)
 	if shown.URL == "" || len(p.shown) >= maxPages {
 		return
 	}
+
 	if p.shown == nil {
 		p.shown = map[int]hosted.Page{}
 	}
+
 	p.shown[cursor], p.Last = shown, shown.URL
 }
 
@@ -120,6 +124,7 @@ func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
 	if len(c.Pages.shown) == 0 {
 		return dst
 	}
+
 	for c.cutLen > 0 && len(text) > 0 {
 		c.cut[c.cutLen] = text[0]
 		c.cutLen, text = c.cutLen+1, text[1:]
@@ -129,6 +134,7 @@ func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
 			dst = c.appendIfFound(dst, r)
 		}
 	}
+
 	for len(text) > 0 {
 		if text[0] >= utf8.RuneSelf && !utf8.FullRune(text) {
 			c.cutLen = copy(c.cut[:], text)
@@ -138,6 +144,7 @@ func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
 		text = text[size:]
 		dst = c.appendIfFound(dst, r)
 	}
+
 	return dst
 }
 
@@ -180,5 +187,6 @@ func (c *Citations) step(r rune) (complete bool) {
 		complete = r == '】' && (c.within == inFirstLine || c.within == inLastLine) && c.digits > 0
 		c.within = outside
 	}
+
 	return complete
 }

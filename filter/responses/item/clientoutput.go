@@ -26,8 +26,10 @@ func (it *Item) ReadOutput() (string, *apierror.Error) {
 			return text, err
 		}
 	}
+
 	if !it.Output.Exists() {
-		return "", apierror.Invalid(it.At.Path+".output", "A tool's output is missing. Send an empty text if there is none.")
+		return "", apierror.Invalid(it.At.Path+".output",
+			"A tool's output is missing. Send an empty text if there is none.")
 	}
 	return ReadContent(it.Output, turn.ImagesPlaceholder, true)
 }
@@ -45,24 +47,30 @@ func shellOutput(v jsontext.Field) (string, *apierror.Error) {
 	several := len(v.Array()) > 1
 	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		if !v.IsObject() {
-			return apierror.Invalid(v.Path, "The output of a shell call must be a list of objects with stdout, stderr and outcome.")
+			return apierror.Invalid(v.Path,
+				"The output of a shell call must be a list of objects with stdout, stderr and outcome.")
 		}
+
 		if several {
 			appendLine(&text, "[output "+strconv.Itoa(i+1)+"]")
 		}
+
 		appendLine(&text, v.Get("stdout").Str)
 		if stderr := v.Get("stderr").Str; stderr != "" {
 			appendLine(&text, "[stderr]")
 			appendLine(&text, stderr)
 		}
+
 		switch outcome := v.Get("outcome"); outcome.Get("type").Str {
 		case "exit":
 			appendLine(&text, "[exit code "+shown(outcome.Get("exit_code"))+"]")
 		case "timeout":
 			appendLine(&text, "[timed out]")
 		}
+
 		return nil
 	})
+
 	return text.String(), err
 }
 
@@ -97,10 +105,13 @@ func (it *Item) withCallID() {
 	if it.Kind != "local_shell_call_output" || it.CallID != "" || it.ID == "" {
 		return
 	}
+
 	it.CallID = it.ID
-	if id, ok := strings.CutPrefix(it.ID, LocalShell.Names().Prefix); ok { // the id of the item that is the call
+	// The id of the item that is the call.
+	if id, ok := strings.CutPrefix(it.ID, LocalShell.Names().Prefix); ok {
 		it.CallID = CallPrefix + id
 	}
+
 	dst := jsontext.AppendString([]byte(`{"call_id":`), it.CallID)
 	it.At.ForEach(func(k, v gjson.Result) bool {
 		if k.Str != "id" && k.Str != "call_id" {
@@ -108,6 +119,7 @@ func (it *Item) withCallID() {
 		}
 		return true
 	})
+
 	it.ID, it.At.Result = "", gjson.ParseBytes(append(dst, '}'))
 }
 
@@ -122,6 +134,7 @@ func (it *Item) AgentMessage(images string) (string, *apierror.Error) {
 		text.Add(content)
 		return text.String(), err
 	}
+
 	err := it.Content.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		if v.Get("type").Str == "encrypted_content" {
 			text.Add(v.Get("encrypted_content").Str)
@@ -134,12 +147,24 @@ func (it *Item) AgentMessage(images string) (string, *apierror.Error) {
 		text.Add(part)
 		return err
 	})
+
 	return text.String(), err
 }
 
 // textMembers are the members in which items of an unknown type can have text for the
 // model.
-var textMembers = []string{"content", "text", "message", "code", "input", "arguments", "action", "output", "result", "summary"}
+var textMembers = []string{
+	"content",
+	"text",
+	"message",
+	"code",
+	"input",
+	"arguments",
+	"action",
+	"output",
+	"result",
+	"summary",
+}
 
 // AnyText is the text of an item of an unknown type, with the type before it; "" if
 // it has none.
@@ -158,9 +183,11 @@ func (it *Item) AnyText() string {
 			appendLine(&text, shown(v))
 		}
 	}
+
 	if text.Len() == 0 {
 		return ""
 	}
+
 	return "[" + Clip(it.Kind) + "]\n" + text.String()
 }
 

@@ -28,8 +28,10 @@ func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror
 		}
 		return v.Str, nil
 	}
+
 	var text jsontext.Joined
-	placeholder := false // the last part was one
+	// The last part was one.
+	placeholder := false
 	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		if i >= maxParts {
 			return apierror.Invalid(v.Path, "A message has more than %d content parts.", maxParts)
@@ -42,6 +44,7 @@ func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror
 		text.AddPart(part)
 		return err
 	})
+
 	return text.String(), err
 }
 
@@ -68,12 +71,15 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 		}
 		return filePlaceholder, true, nil
 	default:
-		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type input_text, output_text, refusal and input_image are supported.")
+		return "", false, apierror.Invalid(v.Path+".type",
+			"Only content parts of type input_text, output_text, refusal and input_image are supported.")
 	}
+
 	part := v.Get(member)
 	if part.Type != gjson.String {
 		return "", false, apierror.Invalid(v.Path+"."+member, "The field %q must be a string.", v.Path+"."+member)
 	}
+
 	return part.Str, false, nil
 }
 
@@ -86,16 +92,19 @@ func ErrorText(v gjson.Result) string {
 	case !v.IsObject():
 		return shown(v)
 	}
+
 	texts := []string{}
 	for _, part := range v.Get("content.#.text").Array() {
 		texts = append(texts, part.Str)
 	}
+
 	switch message := v.Get("message").Str; {
 	case len(texts) > 0:
 		return strings.Join(texts, "\n")
 	case message != "":
 		return message
 	}
+
 	return shown(v)
 }
 

@@ -58,6 +58,7 @@ func (it *Item) textMember(key string) *string {
 	case "encrypted_content":
 		return &it.Encrypted
 	}
+
 	return nil
 }
 
@@ -77,6 +78,7 @@ func (it *Item) valueMember(key string) *jsontext.Field {
 	case "input":
 		return &it.Input
 	}
+
 	return nil
 }
 
@@ -101,13 +103,16 @@ func Read(at jsontext.Field) (it Item, err *apierror.Error) {
 	case err == nil:
 		err = apierror.Invalid(at.Path+".type", "An input item has no type.")
 	}
+
 	it.withCallID()
+
 	return it, err
 }
 
 // UserMessage is the item for an input that is one text.
 func UserMessage(v jsontext.Field) Item {
-	at := jsontext.Field{Result: gjson.Parse(`{"role":"user","content":""}`), Path: v.Path} // whose content Content replaces
+	// Whose content Content replaces.
+	at := jsontext.Field{Result: gjson.Parse(`{"role":"user","content":""}`), Path: v.Path}
 	return Item{At: at, Kind: "message", Role: "user", Content: v}
 }
 

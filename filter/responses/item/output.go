@@ -42,7 +42,8 @@ type Output struct {
 // PlainText is the item's text as the model wrote it.
 func (o *Output) PlainText() string {
 	var text string
-	_ = json.Unmarshal(append(append([]byte{'"'}, o.Text...), '"'), &text) // what was escaped here can be read
+	// What was escaped here can be read.
+	_ = json.Unmarshal(append(append([]byte{'"'}, o.Text...), '"'), &text)
 	return text
 }
 
@@ -63,6 +64,7 @@ func (o *Output) Append(dst []byte, status string) []byte {
 	if begun && o.Kind != MCPApproval && o.Kind != ToolSearch {
 		text = nil
 	}
+
 	switch o.Kind {
 	case MCPCall, MCPApproval, MCPList:
 		return o.appendMCP(dst, status, text)
@@ -80,15 +82,18 @@ func (o *Output) Append(dst []byte, status string) []byte {
 	case Shell, LocalShell, ApplyPatch:
 		return o.appendAction(dst, status)
 	}
+
 	phase := "final_answer"
 	if o.Kind == Commentary {
 		phase = "commentary"
 	}
+
 	dst = o.appendHead(dst, "message", status)
 	dst = append(append(append(dst, `,"role":"assistant","phase":"`...), phase...), `","content":[`...)
 	if !begun {
 		dst = o.AppendPart(dst, "output_text", text)
 	}
+
 	return append(dst, `]}`...)
 }
 
@@ -98,6 +103,7 @@ func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun b
 	if o.Summary && !begun {
 		dst = o.AppendPart(dst, "summary_text", text)
 	}
+
 	dst = append(dst, ']')
 	if !o.Summary {
 		dst = append(dst, `,"content":[`...)
@@ -106,9 +112,11 @@ func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun b
 		}
 		dst = append(dst, ']')
 	}
+
 	if o.Sealed != "" && !begun {
 		dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), o.Sealed)
 	}
+
 	return append(dst, '}')
 }
 
@@ -117,12 +125,14 @@ func (o *Output) appendCall(dst []byte, status string, text []byte) []byte {
 	if o.Kind == Custom {
 		kind, member = "custom_tool_call", `,"input":"`
 	}
+
 	dst = o.appendHead(dst, kind, status)
 	dst = jsontext.AppendString(append(dst, `,"call_id":`...), o.Call.ID)
 	dst = jsontext.AppendString(append(dst, `,"name":`...), o.Call.Name)
 	if ns := o.Call.Namespace; ns != "" && (ns != turn.FunctionsNamespace || o.Named) {
 		dst = jsontext.AppendString(append(dst, `,"namespace":`...), ns)
 	}
+
 	return append(append(append(dst, member...), text...), `"}`...)
 }
 
@@ -147,5 +157,6 @@ func (o *Output) AppendPart(dst []byte, kind string, text []byte) []byte {
 		}
 		dst = turn.AppendLogprobsArray(append(dst, `],"logprobs":`...), o.Logprobs)
 	}
+
 	return append(dst, '}')
 }

@@ -12,12 +12,14 @@ func (o *Output) appendToolSearch(dst []byte, status string) []byte {
 		dst = append(dst, `,"execution":"server","call_id":null,"tools":[`...)
 		return append(append(dst, o.Found...), `]}`...)
 	}
+
 	dst = o.appendHead(dst, "tool_search_call", status)
 	if o.Client {
 		dst = jsontext.AppendString(append(dst, `,"execution":"client","call_id":`...), o.Call.ID)
 	} else {
 		dst = append(dst, `,"execution":"server","call_id":null`...)
 	}
+
 	return append(append(append(dst, `,"arguments":`...), SearchArguments(o.PlainText())...), '}')
 }
 

@@ -27,6 +27,7 @@ func (o *Output) appendMCP(dst []byte, status string, text []byte) []byte {
 			dst = jsontext.AppendString(append(dst, `,"approval_request_id":`...), o.Approval)
 		}
 	}
+
 	switch {
 	case o.Result == nil:
 	case o.Result.Error != "" && o.Kind == MCPCall:
@@ -37,6 +38,7 @@ func (o *Output) appendMCP(dst []byte, status string, text []byte) []byte {
 	case o.Kind == MCPCall:
 		dst = jsontext.AppendString(append(dst, `,"output":`...), o.Result.Text)
 	}
+
 	return append(dst, '}')
 }
 
@@ -51,6 +53,7 @@ func (o *Output) appendTools(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
+
 		t := &o.Tools[i]
 		dst = jsontext.AppendString(append(dst, `{"name":`...), t.Name)
 		dst = jsontext.AppendString(append(dst, `,"description":`...), t.Description)
@@ -60,11 +63,14 @@ func (o *Output) appendTools(dst []byte) []byte {
 		} else {
 			dst = jsontext.AppendCompact(dst, string(t.InputSchema))
 		}
+
 		if t.Annotations != nil {
 			dst = jsontext.AppendCompact(append(dst, `,"annotations":`...), string(t.Annotations))
 		}
+
 		dst = append(dst, '}')
 	}
+
 	return dst
 }
 
@@ -83,10 +89,13 @@ func (o *Output) appendBuiltin(dst []byte, status string, text []byte) []byte {
 		dst = o.appendHead(dst, "file_search_call", status)
 		return append(o.appendQueries(append(dst, `,"queries":[`...)), `],"results":null}`...)
 	}
+
 	dst = o.appendHead(dst, "image_generation_call", status)
-	if prompt := o.Arguments.Get("prompt"); prompt.Type == gjson.String { // what the model has made of the request
+	// What the model has made of the request.
+	if prompt := o.Arguments.Get("prompt"); prompt.Type == gjson.String {
 		dst = jsontext.AppendString(append(dst, `,"revised_prompt":`...), prompt.Str)
 	}
+
 	return append(o.appendImage(append(dst, `,"result":`...)), '}')
 }
 
@@ -95,6 +104,7 @@ func (o *Output) appendBrowsing(dst []byte) []byte {
 	member := func(dst []byte, name, value string) []byte {
 		return jsontext.AppendString(append(append(append(dst, `,"`...), name...), `":`...), value)
 	}
+
 	switch o.Call.Name {
 	case "open":
 		dst = append(dst, `{"type":"open_page"`...)
@@ -106,6 +116,7 @@ func (o *Output) appendBrowsing(dst []byte) []byte {
 		dst = member(append(dst, `{"type":"find_in_page"`...), "pattern", o.Arguments.Get("pattern").String())
 		return append(member(dst, "url", o.Address), '}')
 	}
+
 	query := o.Arguments.Get("query").String()
 	dst = member(append(dst, `{"type":"search"`...), "query", query)
 	return append(jsontext.AppendString(append(dst, `,"queries":[`...), query), `]}`...)
@@ -116,10 +127,12 @@ func (o *Output) appendOutputs(dst []byte) []byte {
 	if o.Result == nil || !o.ShowOutputs {
 		return append(dst, `null`...)
 	}
+
 	text := o.Result.Text
 	if o.Result.Error != "" {
 		text = o.Result.Error
 	}
+
 	dst = jsontext.AppendString(append(dst, `[{"type":"logs","logs":`...), text)
 	dst = append(dst, '}')
 	for _, p := range o.Result.Content {
@@ -128,6 +141,7 @@ func (o *Output) appendOutputs(dst []byte) []byte {
 			dst = append(dst, '}')
 		}
 	}
+
 	return append(dst, ']')
 }
 
@@ -142,12 +156,14 @@ func (o *Output) appendQueries(dst []byte) []byte {
 	if !queries.IsArray() {
 		return jsontext.AppendString(dst, o.Arguments.Get("query").String())
 	}
+
 	for i, q := range queries.Array() {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		dst = jsontext.AppendString(dst, q.String())
 	}
+
 	return dst
 }
 

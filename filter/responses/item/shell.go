@@ -33,6 +33,7 @@ func shellCommands(v gjson.Result, text string) []string {
 	case v.Type == gjson.String:
 		command = v
 	}
+
 	switch {
 	case commands.IsArray():
 		elements := commands.Array()
@@ -48,6 +49,7 @@ func shellCommands(v gjson.Result, text string) []string {
 	case v.Raw == "" || isEmpty(v):
 		return []string{}
 	}
+
 	return []string{text}
 }
 
@@ -60,20 +62,28 @@ func oneCommand(v gjson.Result) string {
 	if !v.IsArray() {
 		return plain(v)
 	}
+
 	words := texts(v)
-	if len(words) == 3 && slices.Contains([]string{"sh", "bash", "zsh"}, path.Base(words[0])) && (words[1] == "-c" || words[1] == "-lc") {
+	if len(words) == 3 && slices.Contains([]string{
+		"sh",
+		"bash",
+		"zsh",
+	}, path.Base(words[0])) && (words[1] == "-c" || words[1] == "-lc") {
 		return words[2]
 	}
+
 	for i, w := range words {
 		words[i] = quoted(w)
 	}
+
 	return strings.Join(words, " ")
 }
 
 // quoted is a word as a POSIX shell reads it.
 func quoted(word string) string {
 	isSafe := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-./:=@%+,", c)
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(
+			"_-./:=@%+,", c)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(c rune) bool { return !isSafe(c) }) {
 		return word
@@ -106,9 +116,11 @@ func localCommand(v gjson.Result, text string) []string {
 	if v.IsArray() {
 		command = v
 	}
+
 	if command.IsArray() {
 		return texts(command)
 	}
+
 	script := ""
 	switch commands := member(v, "commands"); {
 	case command.Exists():
@@ -120,9 +132,11 @@ func localCommand(v gjson.Result, text string) []string {
 	case !isEmpty(v):
 		script = text
 	}
+
 	if script == "" {
 		return []string{}
 	}
+
 	return []string{"bash", "-lc", script}
 }
 
@@ -130,7 +144,8 @@ func localCommand(v gjson.Result, text string) []string {
 func appendEnv(dst []byte, v gjson.Result) []byte {
 	comma := false
 	member(v, "env").ForEach(func(k, v gjson.Result) bool {
-		if k.Type != gjson.String || v.Type == gjson.Null { // env is no object, or has no value
+		// Env is no object, or has no value.
+		if k.Type != gjson.String || v.Type == gjson.Null {
 			return true
 		}
 		if comma {
@@ -140,6 +155,7 @@ func appendEnv(dst []byte, v gjson.Result) []byte {
 		dst = jsontext.AppendString(append(jsontext.AppendString(dst, k.Str), ':'), plain(v))
 		return true
 	})
+
 	return dst
 }
 

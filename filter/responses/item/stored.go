@@ -39,15 +39,18 @@ func (it *Item) AppendStored(dst []byte, id string) []byte {
 	} else {
 		dst = append(dst, '{')
 	}
+
 	dst = jsontext.AppendString(append(dst, `"type":`...), it.Kind)
 	dst = jsontext.AppendString(append(dst, `,"id":`...), id)
 	if it.At.Get("status").Type != gjson.String {
 		dst = append(dst, `,"status":"completed"`...)
 	}
+
 	it.At.ForEach(func(k, v gjson.Result) bool {
 		if k.Str == "type" || k.Str == "id" || k.Str == modelView || v.Type == gjson.Null {
 			return true
 		}
+
 		dst = append(jsontext.AppendString(append(dst, ','), k.Str), ':')
 		switch {
 		case k.Str == "content" && it.Kind == "message" && v.Type == gjson.String:
@@ -57,8 +60,10 @@ func (it *Item) AppendStored(dst []byte, id string) []byte {
 		default:
 			dst = jsontext.AppendCompact(dst, v.Raw)
 		}
+
 		return true
 	})
+
 	return append(dst, '}')
 }
 
@@ -127,7 +132,8 @@ func isCompaction(member func(name string) gjson.Result) bool {
 	switch member("type").Str {
 	case "compaction":
 		return true
-	case "context_compaction": // of a client: without a summary it only says that there was one
+	case "context_compaction":
+		// It is a client's own. Without a summary it only says that there was one.
 		return member("encrypted_content").Str != ""
 	}
 
@@ -158,6 +164,7 @@ func IDPrefix(kind string) string {
 	case "tool_search_output":
 		return "tso_"
 	}
+
 	return cmp.Or(otherPrefixes[kind], "item_")
 }
 

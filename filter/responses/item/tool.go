@@ -29,9 +29,11 @@ func AppendTool(dst []byte, v gjson.Result, function func(dst []byte, v gjson.Re
 			if key != "tools" || !v.IsArray() {
 				return jsontext.AppendCompact(dst, v.Raw)
 			}
-			return appendElements(dst, v, func(dst []byte, v gjson.Result) []byte { return AppendTool(dst, v, function) })
+			return appendElements(dst, v,
+				func(dst []byte, v gjson.Result) []byte { return AppendTool(dst, v, function) })
 		})
 	}
+
 	return appendWithoutSecrets(dst, v)
 }
 
@@ -53,6 +55,7 @@ func appendElements(dst []byte, list gjson.Result, element func(dst []byte, v gj
 		dst = element(dst, v)
 		return true
 	})
+
 	return append(dst, ']')
 }
 
@@ -71,6 +74,7 @@ func appendMembers(dst []byte, v gjson.Result, value func(dst []byte, key string
 		dst = value(append(jsontext.AppendString(dst, key.Str), ':'), key.Str, v)
 		return true
 	})
+
 	return append(dst, '}')
 }
 
@@ -97,6 +101,7 @@ func appendWithoutSecrets(dst []byte, v gjson.Result) []byte {
 	case v.IsArray():
 		return appendElements(dst, v, appendWithoutSecrets)
 	}
+
 	return jsontext.AppendCompact(dst, v.Raw)
 }
 

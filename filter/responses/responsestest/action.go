@@ -85,6 +85,7 @@ func (o *streamItem) commandStep(step string, e gjson.Result) error {
 	if i != last || last < 0 || o.commands[last].done {
 		return errors.New("not the command_index of an open command")
 	}
+
 	c := o.commands[last]
 	if step == "delta" {
 		c.text.WriteString(e.Get("delta").Str)
@@ -93,6 +94,7 @@ func (o *streamItem) commandStep(step string, e gjson.Result) error {
 	if c.done = true; e.Get("command").Str != c.text.String() {
 		return fmt.Errorf("the deltas join to %q, not %q", c.text.String(), e.Get("command").Str)
 	}
+
 	return nil
 }
 
@@ -123,5 +125,6 @@ func (o *streamItem) sameAction(item gjson.Result) error {
 			return errors.New("the action is not that of the added item")
 		}
 	}
+
 	return nil
 }

@@ -11,6 +11,7 @@ func breaks(t *testing.T, check func([]byte) error, good string, parts ...string
 	if err := check([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, part := range parts {
 		bad := strings.Replace(good, part, "", 1)
 		if bad == good {
@@ -59,6 +60,7 @@ func TestStreamOfACompaction(t *testing.T) {
 			t.Errorf("%s: %v", step, err)
 		}
 	}
+
 	if len(s.items) != 1 || s.items[0].done != item {
 		t.Errorf("%d items", len(s.items))
 	}

@@ -43,7 +43,8 @@ func newStreamItem(item gjson.Result) *streamItem {
 		o.texts = []*textEvents{{event: "response.output_text", partEvent: content, member: "text"}}
 	case "reasoning":
 		o.texts = []*textEvents{{event: reasoningEvent, partEvent: content, member: "text"}}
-		if !item.Get("content").Exists() { // its text is its summary
+		// Its text is its summary.
+		if !item.Get("content").Exists() {
 			o.texts = []*textEvents{{event: "response.reasoning_summary_text", partEvent: summary, member: "text"}}
 		}
 	case "function_call":
@@ -55,9 +56,11 @@ func newStreamItem(item gjson.Result) *streamItem {
 	case "code_interpreter_call":
 		o.texts = []*textEvents{{event: "response.code_interpreter_call_code", member: "code"}}
 	}
+
 	for _, t := range o.texts {
 		t.part = t.partEvent != ""
 	}
+
 	return o
 }
 
@@ -74,19 +77,23 @@ func textOf(item gjson.Result) string {
 
 // sameText checks that the item has the text of its deltas.
 func (o *streamItem) sameText(item gjson.Result) error {
-	if item.Get("type").Str == "mcp_approval_request" { // it has no deltas
+	// It has no deltas.
+	if item.Get("type").Str == "mcp_approval_request" {
 		if item.Raw != o.added.Raw {
 			return errors.New("the item is not the one that was added")
 		}
 		return nil
 	}
+
 	var deltas strings.Builder
 	for _, t := range o.texts {
 		deltas.WriteString(t.text.String())
 	}
+
 	if textOf(item) != deltas.String() {
 		return errors.New("the item's text is not that of its deltas")
 	}
+
 	return nil
 }
 
@@ -101,11 +108,13 @@ func (o *streamItem) event(kind string, e gjson.Result) error {
 	if e.Get("content_index").Int() != 0 || e.Get("summary_index").Int() != 0 {
 		return errors.New("not the index of the only part")
 	}
+
 	if o.tool != nil {
 		if step, ok := strings.CutPrefix(kind, o.tool.event+"."); ok {
 			return o.tool.step(step)
 		}
 	}
+
 	for _, t := range o.texts {
 		if step, ok := strings.CutPrefix(kind, t.event+"."); ok {
 			return o.textStep(t, step, e)
@@ -114,6 +123,7 @@ func (o *streamItem) event(kind string, e gjson.Result) error {
 			return t.partStep(step, e.Get("part"))
 		}
 	}
+
 	return errors.New("not an event of this type of item")
 }
 
@@ -167,6 +177,7 @@ func (t *textEvents) step(step string, e gjson.Result) error {
 		}
 		return nil
 	}
+
 	t.done = true
 	if err := t.sameLogprobs(e.Get("logprobs")); err != nil {
 		return err
@@ -174,6 +185,7 @@ func (t *textEvents) step(step string, e gjson.Result) error {
 	if got := e.Get(t.member).Str; got != t.text.String() {
 		return fmt.Errorf("the deltas join to %q, not %q", t.text.String(), got)
 	}
+
 	return nil
 }
 
@@ -186,16 +198,19 @@ func (t *textEvents) partStep(step string, part gjson.Result) error {
 		t.partAdded, t.done, t.partDone = true, false, false
 		return nil
 	}
+
 	switch {
 	case !t.done || t.partDone:
 		return errors.New("the part is done before its text, or twice")
 	case text != t.text.String():
 		return errors.New("the part's text is not that of its deltas")
 	}
+
 	t.partDone = true
 	if err := t.sameLogprobs(part.Get("logprobs")); err != nil {
 		return err
 	}
+
 	return sameAnnotations(part, t.annotations)
 }
 
@@ -204,7 +219,8 @@ func (t *textEvents) partStep(step string, part gjson.Result) error {
 func (t *textEvents) sameLogprobs(whole gjson.Result) error {
 	given := whole.Array()
 	if len(given) == 0 {
-		t.logprobs = nil // the part and the item have none either
+		// The part and the item have none either.
+		t.logprobs = nil
 	}
 	if !slices.EqualFunc(given, t.logprobs, func(a gjson.Result, b string) bool { return a.Raw == b }) {
 		return fmt.Errorf("%d log probabilities, not the %d that were deltas", len(given), len(t.logprobs))

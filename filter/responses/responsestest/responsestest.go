@@ -44,14 +44,17 @@ func Compaction(b []byte) (item string, err error) {
 	if !json.Valid(b) {
 		return "", errors.New("the compaction is not JSON")
 	}
+
 	c := gjson.ParseBytes(b)
 	if err := compaction(c); err != nil {
 		return "", err
 	}
+
 	output := c.Get("output").Array()
 	if len(output) == 0 {
 		return "", errors.New("the output is empty")
 	}
+
 	for i, message := range output[:len(output)-1] {
 		if err := listed(message); err != nil {
 			return "", fmt.Errorf("output[%d]: %w", i, err)
@@ -60,7 +63,9 @@ func Compaction(b []byte) (item string, err error) {
 			return "", fmt.Errorf("output[%d] is no message to the assistant", i)
 		}
 	}
+
 	last := output[len(output)-1]
+
 	return last.Raw, compactionItem(last)
 }
 
@@ -69,22 +74,26 @@ func Items(b []byte) error {
 	if !json.Valid(b) {
 		return errors.New("the list is not JSON")
 	}
+
 	list := gjson.ParseBytes(b)
 	if err := itemList(list); err != nil {
 		return err
 	}
+
 	data := list.Get("data").Array()
 	for i, item := range data {
 		if err := listed(item); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
 	}
+
 	if len(data) == 0 && (list.Get("first_id").Type != gjson.Null || list.Get("last_id").Type != gjson.Null) {
 		return errors.New("an empty list has a first or last item")
 	}
 	if n := len(data); n > 0 && (list.Get("first_id").Str != data[0].Get("id").Str || list.Get("last_id").Str != data[n-1].Get("id").Str) {
 		return errors.New("first_id or last_id is not that of the item")
 	}
+
 	return nil
 }
 
@@ -103,6 +112,7 @@ func listed(item gjson.Result) error {
 			return fmt.Errorf("it has no %s", field)
 		}
 	}
+
 	switch item.Get("type").Str {
 	case "mcp_approval_response":
 		return approvalResponse(item)
@@ -111,6 +121,7 @@ func listed(item gjson.Result) error {
 			return errors.New("its content is no list of parts")
 		}
 	}
+
 	return nil
 }
 
@@ -135,12 +146,14 @@ func checkStatus(r gjson.Result) error {
 	case r.Get("usage.output_tokens_details.reasoning_tokens").Int() > r.Get("usage.output_tokens").Int():
 		return errors.New("more reasoning_tokens than output_tokens")
 	}
+
 	if err := checkTurns(r.Get("usage")); err != nil {
 		return err
 	}
 	if given := r.Get("input_messages").Exists(); given != r.Get("output_messages").Exists() || given && !over {
 		return fmt.Errorf("a response that is %s has input_messages: %v, output_messages: %v", status, given, r.Get("output_messages").Exists())
 	}
+
 	return checkOutput(status, r.Get("output").Array())
 }
 
@@ -173,8 +186,10 @@ func checkTurns(usage gjson.Result) error {
 		}
 		return nil
 	}
+
 	turns := len(lists[0].counts)
-	for own := 1; own <= turns; own++ { // of several requests with one response, the last one's make the totals
+	// Of several requests with one response, the last one's make the totals.
+	for own := 1; own <= turns; own++ {
 		exact := true
 		for _, l := range lists {
 			if len(l.counts) != turns {
@@ -186,10 +201,12 @@ func checkTurns(usage gjson.Result) error {
 			}
 			exact = exact && sum == l.total.Int()
 		}
+
 		if exact {
 			return nil
 		}
 	}
+
 	return errors.New("the turns do not add up to the totals")
 }
 
@@ -202,6 +219,7 @@ func checkOutput(status string, output []gjson.Result) error {
 			}
 			ids[id] = true
 		}
+
 		switch got := item.Get("status").Str; {
 		case got == "incomplete" && status == "completed":
 			return fmt.Errorf("item %d of %d is incomplete in a response that is completed", i, len(output))
@@ -212,6 +230,7 @@ func checkOutput(status string, output []gjson.Result) error {
 		case incomplete:
 			return fmt.Errorf("item %d of %d follows one that is incomplete", i, len(output))
 		}
+
 		if err := checkCitations(item.Get("content.0")); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
@@ -219,6 +238,7 @@ func checkOutput(status string, output []gjson.Result) error {
 			return fmt.Errorf("item %d has %d parts", i, len(parts.Array()))
 		}
 	}
+
 	return nil
 }
 
@@ -229,19 +249,23 @@ func Stream(sse []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	last := len(frames) - 1
 	if last < 0 || frames[last] != "data: [DONE]\n\n" {
 		return nil, errors.New("the stream does not end in [DONE]")
 	}
+
 	s := &stream{}
 	for _, block := range frames[:last] {
 		if err := s.block(block); err != nil {
 			return nil, fmt.Errorf("event %d: %w\n%.300s", s.next, err, block)
 		}
 	}
+
 	if s.phase != phaseOver {
 		return nil, errors.New("the stream has no last event")
 	}
+
 	return []byte(s.head.Raw), nil
 }
 
@@ -268,11 +292,13 @@ func (s *stream) block(block string) error {
 	if len(lines) != 4 || lines[2] != "" || lines[3] != "" {
 		return errors.New("not an event of two lines")
 	}
+
 	kind, isEvent := strings.CutPrefix(lines[0], "event: ")
 	data, isData := strings.CutPrefix(lines[1], "data: ")
 	if !isEvent || !isData || strings.ContainsAny(block, "\r\u0085\u2028\u2029") || !json.Valid([]byte(data)) {
 		return errors.New("not an event")
 	}
+
 	e := gjson.Parse(data)
 	c, known := events[kind]
 	switch {
@@ -285,6 +311,7 @@ func (s *stream) block(block string) error {
 	case s.phase == phaseOver:
 		return errors.New("it follows the last event")
 	}
+
 	s.next++
 	if err := c(e); err != nil {
 		return err
@@ -298,6 +325,7 @@ func (s *stream) block(block string) error {
 	if kind == "response.output_item.added" {
 		return s.added(e)
 	}
+
 	i := e.Get("output_index").Int()
 	if i >= int64(len(s.items)) || s.items[i].done != "" {
 		return errors.New("not the output_index of an open item")
@@ -305,10 +333,12 @@ func (s *stream) block(block string) error {
 	if kind == "response.output_item.done" {
 		return s.items[i].end(e.Get("item"))
 	}
+
 	kind, err := s.reasoning(kind)
 	if err != nil {
 		return err
 	}
+
 	return s.items[i].event(kind, e)
 }
 
@@ -337,6 +367,7 @@ func (s *stream) response(kind string, r gjson.Result) error {
 	if err := checkStatus(r); err != nil {
 		return err
 	}
+
 	status := r.Get("status").Str
 	switch kind {
 	case "response.created", "response.queued", "response.in_progress":
@@ -353,6 +384,7 @@ func (s *stream) response(kind string, r gjson.Result) error {
 			return err
 		}
 	}
+
 	err := s.sameHead(r)
 	s.head = r
 	return err
@@ -365,28 +397,34 @@ func (s *stream) begin(kind, status string, background bool) error {
 	if background {
 		want = []struct{ kind, status string }{{"response.created", "queued"}, {"response.queued", "queued"}, {"response.in_progress", "in_progress"}}
 	}
+
 	n := int(s.next) - 1
 	if n >= len(want) || kind != want[n].kind || status != want[n].status {
 		return errors.New("not the beginning of a stream")
 	}
+
 	if n == len(want)-1 {
 		s.phase = phaseRunning
 	}
+
 	return nil
 }
 
 // sameHead checks that what does not change in a response has not changed.
 func (s *stream) sameHead(r gjson.Result) (err error) {
 	changing := map[string]bool{"status": true, "completed_at": true, "error": true, "incomplete_details": true, "output": true, "usage": true, "store": true}
-	if r.Get("conversation").Type == gjson.Null { // it could not be given the items
+	// It could not be given the items.
+	if r.Get("conversation").Type == gjson.Null {
 		changing["conversation"] = true
 	}
+
 	s.head.ForEach(func(k, v gjson.Result) bool {
 		if !changing[k.Str] && r.Get(k.Str).Raw != v.Raw {
 			err = fmt.Errorf("%s has changed", k.Str)
 		}
 		return err == nil
 	})
+
 	return err
 }
 
@@ -409,11 +447,14 @@ func (s *stream) final(r gjson.Result) error {
 				return err
 			}
 		}
+
 		output = output[1:]
 	}
+
 	if len(output) > 0 {
 		return fmt.Errorf("%d items were told, the response has %d more", len(s.items), len(output))
 	}
+
 	return nil
 }
 
@@ -427,11 +468,13 @@ func (s *stream) added(e gjson.Result) error {
 	case hasStatus(item) && item.Get("status").Str != "in_progress":
 		return errors.New("the item is not in progress")
 	}
+
 	o := newStreamItem(item)
 	s.items = append(s.items, o)
 	if len(o.texts) > 0 && textOf(item) != "" {
 		return errors.New("the item begins with text")
 	}
+
 	return nil
 }
 
@@ -442,17 +485,20 @@ func (o *streamItem) end(item gjson.Result) error {
 			return fmt.Errorf("%s is not that of the added item", field)
 		}
 	}
+
 	if item.Get("status").Str == "in_progress" {
 		return errors.New("the item is in progress")
 	}
 	if text := o.unfinished(); text != "" {
 		return fmt.Errorf("%s of the item is not done", text)
 	}
+
 	if o.tool != nil {
 		if err := o.tool.over(item); err != nil {
 			return err
 		}
 	}
+
 	for _, t := range o.texts {
 		if t.event != "response.output_text" {
 			continue
@@ -464,9 +510,12 @@ func (o *streamItem) end(item gjson.Result) error {
 			return err
 		}
 	}
+
 	if err := o.sameAction(item); err != nil {
 		return err
 	}
+
 	o.done = item.Raw
+
 	return o.sameText(item)
 }

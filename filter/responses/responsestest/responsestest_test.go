@@ -24,19 +24,23 @@ func TestStream(t *testing.T) {
 	if _, err := Stream([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
+
 	commented := ": keep-alive\n" + strings.NewReplacer("event: ", ": keep-alive\n: keep-alive\nevent: ", "data: [DONE]", ": keep-alive\ndata: [DONE]").Replace(good)
 	if _, err := Stream([]byte(commented)); err != nil {
 		t.Errorf("comments: %v", err)
 	}
+
 	if _, err := Stream([]byte(strings.Replace(good, "event: response.in_progress", ": keep-alive\n\nevent: response.in_progress", 1))); err == nil {
 		t.Error("a comment can be an event without data")
 	}
+
 	events := strings.SplitAfter(good, "\n\n")
 	for i := range len(events) - 1 {
 		if _, err := Stream([]byte(strings.Join(append(append([]string{}, events[:i]...), events[i+1:]...), ""))); err == nil {
 			t.Errorf("event %d can be left out:\n%s", i, events[i])
 		}
 	}
+
 	for _, c := range []struct{ what, old, replacement, message string }{
 		{"unknown event", "response.output_text.delta", "response.text.delta", "do not know"},
 		{"event is not type", "event: response.output_text.delta", "event: response.output_text.done", "differ"},
@@ -75,6 +79,7 @@ func TestObject(t *testing.T) {
 	if err := Object([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct{ old, replacement, message string }{
 		{`"completed_at": 1795262400`, `"completed_at": null`, "completed_at"},
 		{`"error": null`, `"error": {"code":"x","message":"y"}`, "error"},
@@ -121,14 +126,17 @@ func TestAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	good := gjson.GetBytes(b, "@ugly").Raw
 	if err := Object([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
+
 	several := strings.NewReplacer(`_per_turn":[`, `_per_turn":[1,`).Replace(good)
 	if err := Object([]byte(several)); err != nil {
 		t.Errorf("the turns of an earlier request: %v", err)
 	}
+
 	for _, c := range []struct{ old, replacement, message string }{
 		{`"cached_tokens_per_turn":[0]`, `"cached_tokens_per_turn":[0,0]`, "cached_tokens_per_turn 2"},
 		{`"cached_tokens_per_turn":[0]`, `"cached_tokens_per_turn":[1]`, "add up"},
@@ -147,6 +155,7 @@ func TestAskedFor(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.replacement, err, c.message)
 		}
 	}
+
 	only := good[:strings.Index(good, `,"output_messages":`)] + "}"
 	if err := Object([]byte(only)); err == nil || !strings.Contains(err.Error(), "output_messages") {
 		t.Errorf("input_messages alone: %v", err)

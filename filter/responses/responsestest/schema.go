@@ -28,12 +28,14 @@ func object(members map[string]member) check {
 		if !v.IsObject() {
 			return fmt.Errorf("%.60s is no object", v.Raw)
 		}
+
 		given := v.Map()
 		for name := range given {
 			if _, known := members[name]; !known {
 				return fmt.Errorf("unknown member %q", name)
 			}
 		}
+
 		for name, m := range members {
 			value, ok := given[name]
 			if !ok {
@@ -46,6 +48,7 @@ func object(members map[string]member) check {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
+
 		return nil
 	}
 }
@@ -56,6 +59,7 @@ func sent(members map[string]member) check {
 		if !v.IsObject() {
 			return fmt.Errorf("%.60s is no object", v.Raw)
 		}
+
 		given := v.Map()
 		for name, m := range members {
 			if value, ok := given[name]; ok || !m.optional {
@@ -64,6 +68,7 @@ func sent(members map[string]member) check {
 				}
 			}
 		}
+
 		return nil
 	}
 }
@@ -233,6 +238,7 @@ var (
 		case "namespace":
 			return sent(map[string]member{"name": must(name), "tools": must(array(anyNested))})(v)
 		}
+
 		return anyObject(v)
 	}
 	anyNested    = func(v gjson.Result) error { return sent(map[string]member{"type": must(name)})(v) }
@@ -382,19 +388,23 @@ var events = func() map[string]check {
 		"response.code_interpreter_call_code.delta": with(map[string]member{"delta": must(name)}, item),
 		"response.code_interpreter_call_code.done":  with(map[string]member{"code": must(text)}, item),
 	}
+
 	for kind := range outputItems {
 		t := newToolEvents(kind)
 		if t == nil {
 			continue
 		}
+
 		if t.fails {
 			t.steps = append(t.steps, failed)
 		}
+
 		for _, step := range t.steps {
 			if step != theText {
 				all[t.event+"."+step] = with(nil, item)
 			}
 		}
 	}
+
 	return all
 }()

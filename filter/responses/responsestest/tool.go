@@ -151,6 +151,7 @@ func newToolEvents(kind string) *toolEvents {
 	case "code_interpreter_call":
 		return &toolEvents{event: "response.code_interpreter_call", steps: []string{"in_progress", theText, "interpreting", completed}}
 	}
+
 	return nil
 }
 
@@ -164,10 +165,12 @@ func (t *toolEvents) step(step string) error {
 	case step != t.steps[0] && (step != failed || t.steps[0] != completed || !t.fails):
 		return fmt.Errorf("%s where %s should come", step, t.steps[0])
 	}
+
 	t.steps = t.steps[1:]
 	if len(t.steps) == 0 {
 		t.ended = step
 	}
+
 	return nil
 }
 
@@ -180,18 +183,22 @@ func (t *toolEvents) over(item gjson.Result) error {
 		}
 		return nil
 	}
+
 	if item.Get("type").Str == "mcp_list_tools" {
 		status = completed
 		if item.Get("error").Exists() {
 			status = failed
 		}
 	}
+
 	if status != completed && (status != failed || !t.fails) {
 		status = ""
 	}
+
 	if t.ended != status {
 		return fmt.Errorf("the last step was %q, but the item is %s", t.ended, item.Raw)
 	}
+
 	return nil
 }
 

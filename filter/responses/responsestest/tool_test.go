@@ -33,6 +33,7 @@ func toolStream(t *testing.T, status, output string, events ...string) string {
 		}
 		write("response."+kind, members)
 	}
+
 	usage := `{"input_tokens":1,"output_tokens":1,"total_tokens":2,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens_details":{"reasoning_tokens":0}}`
 	end := strings.NewReplacer(`"status":"in_progress"`, `"status":"`+status+`"`, `"usage":null`, `"usage":`+usage, `"output":[]`, `"output":[`+output+`]`).Replace(head)
 	switch status {
@@ -41,7 +42,9 @@ func toolStream(t *testing.T, status, output string, events ...string) string {
 	case "failed":
 		end = strings.Replace(end, `"error":null`, `"error":{"code":"server_error","message":"x"}`, 1)
 	}
+
 	write("response."+status, `"response":`+end)
+
 	return b.String() + "data: [DONE]\n\n"
 }
 
@@ -99,17 +102,21 @@ func TestToolStream(t *testing.T) {
 			t.Error(err)
 			continue
 		}
+
 		for i := range events {
 			if good(slices.Delete(slices.Clone(events), i, i+1)...) == nil {
 				t.Errorf("%s can be left out", events[i])
 			}
+
 			if good(slices.Insert(slices.Clone(events), i, events[i])...) == nil {
 				t.Errorf("%s can come twice", events[i])
 			}
+
 			if i > 0 {
 				swapped := slices.Clone(events)
 				swapped[i-1], swapped[i] = swapped[i], swapped[i-1]
-				if good(swapped...) == nil && !strings.Contains(events[i], "annotation.added") { // it may come before the text it is about
+				// It may come before the text it is about.
+				if good(swapped...) == nil && !strings.Contains(events[i], "annotation.added") {
 					t.Errorf("%s can come before %s", events[i], events[i-1])
 				}
 			}
@@ -134,22 +141,27 @@ func TestSideBySide(t *testing.T) {
 	if _, err := Stream([]byte(toolStream(t, "completed", called+","+called2, both...))); err != nil {
 		t.Error(err)
 	}
+
 	if _, err := Stream([]byte(toolStream(t, "completed", called2+","+called, both...))); err == nil {
 		t.Error("the output may have another order")
 	}
+
 	if _, err := Stream([]byte(toolStream(t, "completed", called+","+called2, slices.Concat(callEvents[:3], other[:4], callEvents[3:], other[4:])...))); err == nil || !strings.Contains(err.Error(), "another item is open") {
 		t.Errorf("two items may have text at a time: %v", err)
 	}
+
 	lost := strings.NewReplacer(`"completed"`, `"incomplete"`, `,"output":"x"`, ``).Replace
 	begun := slices.Concat(callEvents[:4], other[:4])
 	if _, err := Stream([]byte(toolStream(t, "failed", lost(called)+","+lost(called2), begun...))); err != nil {
 		t.Error(err)
 	}
+
 	for _, output := range []string{lost(called), lost(called2), called + "," + lost(called2), ""} {
 		if _, err := Stream([]byte(toolStream(t, "failed", output, begun...))); err == nil {
 			t.Errorf("calls that were under way may be lost: %s", output)
 		}
 	}
+
 	if _, err := Stream([]byte(toolStream(t, "incomplete", lost(called)+","+lost(called2), begun...))); err == nil {
 		t.Error("a response that did not fail may leave items open")
 	}
@@ -191,6 +203,7 @@ func TestToolItems(t *testing.T) {
 		if err := check(c.item); err != nil {
 			t.Fatal(err)
 		}
+
 		bad := strings.Replace(c.item, c.old, c.replacement, 1)
 		if bad == c.item {
 			t.Errorf("%s is not in %s", c.old, c.item)
@@ -198,10 +211,12 @@ func TestToolItems(t *testing.T) {
 			t.Errorf("good: %s", bad)
 		}
 	}
+
 	secret := `{"type":"mcp","server_label":"s","allowed_tools":{"read_only":true},"require_approval":{"never":{"tool_names":["a"]}},"server_url":"https://x/<redacted>"}`
 	if err := anyTool(gjson.Parse(secret)); err != nil {
 		t.Error(err)
 	}
+
 	for _, more := range []string{`"authorization":"x"`, `"headers":{"a":"b"}`, `"headers":null`, `"server_url":"https://x/y"`} {
 		if anyTool(gjson.Parse(strings.Replace(secret, `"server_url":"https://x/<redacted>"`, more, 1))) == nil {
 			t.Errorf("a tool may have %s", more)

@@ -34,7 +34,8 @@ func CheckRoom(rc *turn.RequestContext, param string, size store.Size, more []st
 			"The conversation would have more than %d items. Begin another conversation.", limits.Items)
 	case size.Bytes+int64(ItemBytes(more...)) > int64(limits.Bytes):
 		return apierror.New(http.StatusBadRequest, CodeTooLarge, param,
-			"The items of the conversation would have more than %d bytes. Begin another conversation. (The operator can raise limits.max_conversation_bytes.)", limits.Bytes)
+			"The items of the conversation would have more than %d bytes. Begin another conversation. (The "+
+				"operator can raise limits.max_conversation_bytes.)", limits.Bytes)
 	}
 	return nil
 }

@@ -36,7 +36,9 @@ func Current(ctx context.Context, s store.Store, tenant, id string, room room) (
 // conclude ends a live response from outside: it was cancelled, or its process
 // has died. The first writer decides: store.ErrConflict means that it was
 // another. The items that were complete are the response's output.
-func conclude(ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room) (*store.Response, error) {
+func conclude(
+	ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room,
+) (*store.Response, error) {
 	ended := *r
 	ended.Version++
 	ended.Live, ended.Lapsed, ended.Owner, ended.Lease = false, false, "", 0
@@ -44,10 +46,12 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 	if ended.Object, err = concludedObject(r.Object, status); err != nil {
 		return nil, err
 	}
+
 	batches, err := journalOf(ctx, s, tenant, r.ID, room)
 	if err != nil {
 		return nil, err
 	}
+
 	ended.Output = itemsDone(batches)
 	if err := s.Put(ctx, tenant, &ended); err != nil {
 		return nil, err
@@ -56,6 +60,7 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 	if batches, err = journalOf(ctx, s, tenant, r.ID, room); err != nil {
 		return nil, err
 	}
+
 	if all := itemsDone(batches); len(all) > len(ended.Output) {
 		whole := ended
 		whole.Version++
@@ -65,6 +70,7 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 		}
 		ended = whole
 	}
+
 	return &ended, endJournal(ctx, s, tenant, &ended, room)
 }
 
@@ -73,7 +79,9 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 func concludedObject(object []byte, status string) ([]byte, error) {
 	object, err := sjson.SetBytes(object, "status", status)
 	if err == nil && status == item.StatusFailed {
-		died := AppendError(nil, apierror.New(http.StatusInternalServerError, "", "", "The process that made the response has died. Send the request again.").InStream())
+		died := AppendError(nil,
+			apierror.New(http.StatusInternalServerError, "", "",
+				"The process that made the response has died. Send the request again.").InStream())
 		object, err = sjson.SetRawBytes(object, "error", died)
 	}
 	if err != nil {
@@ -98,11 +106,13 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string, room room)
 		if err != nil || len(batches) == 0 {
 			return all, err
 		}
+
 		for i := range batches {
 			if refused := room(streamFactor * len(batches[i].SSE)); refused != nil {
 				return nil, refused
 			}
 		}
+
 		all = append(all, batches...)
 		after = batches[len(batches)-1].Last
 	}
@@ -113,7 +123,8 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string, room room)
 func itemsDone(batches []store.Batch) []store.Item {
 	const name = "event: response.output_item.done\ndata: "
 	var items []store.Item
-	var indexes []int // in the output
+	// In the output.
+	var indexes []int
 	for _, b := range batches {
 		for e := range bytes.SplitSeq(b.SSE, []byte("\n\n")) {
 			data, ok := bytes.CutPrefix(e, []byte(name))
@@ -127,6 +138,7 @@ func itemsDone(batches []store.Batch) []store.Item {
 			items = slices.Insert(items, at, store.Item{ID: done.Get("id").Str, JSON: []byte(done.Raw)})
 		}
 	}
+
 	return items
 }
 
@@ -137,6 +149,7 @@ func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Resp
 	if err != nil {
 		return err
 	}
+
 	next := 0
 	if n := len(batches); n > 0 {
 		next = batches[n-1].Last + 1
@@ -144,11 +157,14 @@ func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Resp
 			return nil
 		}
 	}
-	if done := itemsDone(batches); len(done) > len(r.Output) { // conclude's second write failed
+
+	// Conclude's second write failed.
+	if done := itemsDone(batches); len(done) > len(r.Output) {
 		whole := *r
 		whole.Output = done
 		r = &whole
 	}
+
 	w := event.Writer{Sequence: next}
 	w.Begin("response.", LastEvent(gjson.GetBytes(r.Object, "status").Str))
 	w.Dst = AppendObject(append(w.Dst, `,"response":`...), r)
@@ -156,7 +172,9 @@ func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Resp
 	w.Close()
 	err = s.Append(ctx, tenant, r.ID, "", store.Batch{First: next, Last: next, SSE: w.Dst, End: true})
 	if errors.Is(err, store.ErrConflict) {
-		return nil // another has added it
+		// Another has added it.
+		return nil
 	}
+
 	return err
 }

@@ -20,6 +20,7 @@ func (s *Server) createConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	if s.Store == nil {
 		return nil, apierror.New(http.StatusNotFound, "", "", "No conversations are stored here.")
 	}
+
 	body, err := s.ReadBody(ctx, r.Body, r.Context)
 	if err != nil {
 		return nil, err
@@ -27,18 +28,22 @@ func (s *Server) createConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	if err := CheckRoom(r.Context, "items", store.Size{}, body.Items); err != nil {
 		return nil, err
 	}
+
 	c := &store.Conversation{ID: r.Context.NewID("conv_"), Created: r.Context.Now().Unix(), Metadata: body.Metadata}
 	if c.Metadata == nil {
 		c.Metadata = []byte(`{}`)
 	}
+
 	if err := s.Store.PutConversation(ctx, r.Context.Tenant, c); err != nil {
 		return nil, ConversationError(c.ID, err)
 	}
+
 	if len(body.Items) > 0 {
 		if err := s.Store.AddItems(ctx, r.Context.Tenant, c.ID, "", body.Items); err != nil {
 			return nil, ConversationError(c.ID, err)
 		}
 	}
+
 	return conversationObject(c), nil
 }
 
@@ -56,18 +61,22 @@ func (s *Server) updateConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	if apiErr != nil {
 		return nil, apiErr
 	}
+
 	body, apiErr := s.ReadBody(ctx, r.Body, r.Context)
 	switch {
 	case apiErr != nil:
 		return nil, apiErr
 	case body.Metadata == nil:
-		return nil, apierror.Invalid("metadata", "The field \"metadata\" is missing. It is the part of a conversation that can be changed.")
+		return nil, apierror.Invalid("metadata",
+			"The field \"metadata\" is missing. It is the part of a conversation that can be changed.")
 	}
+
 	c := *found
 	c.Metadata = body.Metadata
 	if err := s.Store.PutMetadata(ctx, r.Context.Tenant, c.ID, c.Metadata); err != nil {
 		return nil, ConversationError(c.ID, err)
 	}
+
 	return conversationObject(&c), nil
 }
 
@@ -88,10 +97,12 @@ func (s *Server) listConversation(ctx context.Context, r *api.HTTPRequest) ([]by
 	if s.Store == nil {
 		return nil, conversationNotFound(id)
 	}
+
 	page, apiErr := readPage(r.Query)
 	if apiErr != nil {
 		return nil, apiErr
 	}
+
 	// How large the page is, is known when it has been read. No page is larger than the
 	// conversation.
 	size, err := s.Store.ConversationSize(ctx, r.Context.Tenant, id)
@@ -103,7 +114,8 @@ func (s *Server) listConversation(ctx context.Context, r *api.HTTPRequest) ([]by
 	}
 
 	limit := page.Limit
-	page.Limit++ // shows whether there are more
+	// Shows whether there are more.
+	page.Limit++
 	items, err := s.Store.ConversationItems(ctx, r.Context.Tenant, id, page)
 	if errors.Is(err, store.ErrNotFound) && page.After != "" {
 		if _, apiErr := s.findConversation(ctx, r); apiErr != nil {
@@ -114,6 +126,7 @@ func (s *Server) listConversation(ctx context.Context, r *api.HTTPRequest) ([]by
 	if err != nil {
 		return nil, ConversationError(id, err)
 	}
+
 	return newList(r.Context, items[:min(len(items), limit)], len(items) > limit)
 }
 
@@ -122,6 +135,7 @@ func (s *Server) extendConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	if _, err := s.findConversation(ctx, r); err != nil {
 		return nil, err
 	}
+
 	body, apiErr := s.ReadBody(ctx, r.Body, r.Context)
 	switch {
 	case apiErr != nil:
@@ -129,11 +143,13 @@ func (s *Server) extendConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	case !body.HasItems:
 		return nil, apierror.Invalid("items", "The field \"items\" is missing. Send the items to add.")
 	}
+
 	if len(body.Items) > 0 {
 		if err := s.addItems(ctx, r, body.Items); err != nil {
 			return nil, err
 		}
 	}
+
 	return newList(r.Context, body.Items, false)
 }
 
@@ -147,12 +163,14 @@ func (s *Server) addItems(ctx context.Context, r *api.HTTPRequest, items []store
 	if err := CheckRoom(r.Context, "items", size, items); err != nil {
 		return err
 	}
+
 	switch err := s.Store.AddItems(ctx, tenant, id, "", items); {
 	case errors.Is(err, store.ErrConflict):
 		return s.conflict(ctx, r, items)
 	case err != nil:
 		return ConversationError(id, err)
 	}
+
 	return nil
 }
 
@@ -168,9 +186,11 @@ func (s *Server) conflict(ctx context.Context, r *api.HTTPRequest, items []store
 			return Unavailable(err)
 		}
 	}
+
 	if twice != nil {
 		return DuplicateItems("items", twice)
 	}
+
 	return conversationLocked(r.IDs[0])
 }
 
@@ -178,6 +198,7 @@ func (s *Server) getConversationItem(ctx context.Context, r *api.HTTPRequest) ([
 	if s.Store == nil {
 		return nil, conversationNotFound(r.IDs[0])
 	}
+
 	it, err := s.Store.ConversationItem(ctx, r.Context.Tenant, r.IDs[0], r.IDs[1])
 	if err != nil {
 		return nil, s.itemError(ctx, r, err)
@@ -185,6 +206,7 @@ func (s *Server) getConversationItem(ctx context.Context, r *api.HTTPRequest) ([
 	if err := r.Context.Room(2 * len(it.JSON)); err != nil {
 		return nil, err
 	}
+
 	return slices.Clone(item.Shown(it)), nil
 }
 
@@ -209,7 +231,8 @@ func (s *Server) itemError(ctx context.Context, r *api.HTTPRequest, err error) *
 	if _, err := s.findConversation(ctx, r); err != nil {
 		return err
 	}
-	return apierror.New(http.StatusNotFound, CodeItemNotFound, "item_id", "The conversation %q has no item %q (any more).", item.Clip(r.IDs[0]), item.Clip(r.IDs[1]))
+	return apierror.New(http.StatusNotFound, CodeItemNotFound, "item_id",
+		"The conversation %q has no item %q (any more).", item.Clip(r.IDs[0]), item.Clip(r.IDs[1]))
 }
 
 // findConversation reads the conversation that a request names.

@@ -24,7 +24,8 @@ func Unavailable(cause error) *apierror.Error {
 	if refused := new(apierror.Error); errors.As(cause, &refused) {
 		return refused
 	}
-	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of responses does not answer. Try again.").With(cause)
+	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "",
+		"The store of responses does not answer. Try again.").With(cause)
 }
 
 // responseError is the answer for an error of the store about a response; nil if
@@ -40,7 +41,8 @@ func responseError(id string, err error) *apierror.Error {
 }
 
 func responseNotFound(id string) *apierror.Error {
-	return apierror.New(http.StatusNotFound, "response_not_found", "response_id", "The response %q is not stored (any more).", item.Clip(id))
+	return apierror.New(http.StatusNotFound, "response_not_found", "response_id",
+		"The response %q is not stored (any more).", item.Clip(id))
 }
 
 // ConversationError is the answer for an error of the store about a conversation.
@@ -51,19 +53,22 @@ func ConversationError(id string, err error) *apierror.Error {
 	case errors.Is(err, store.ErrConflict):
 		return conversationLocked(id)
 	case errors.Is(err, store.ErrTooLarge):
-		return apierror.New(http.StatusRequestEntityTooLarge, CodeTooLarge, "", "The store has no room for the items. Send less, or begin another conversation.")
+		return apierror.New(http.StatusRequestEntityTooLarge, CodeTooLarge, "",
+			"The store has no room for the items. Send less, or begin another conversation.")
 	}
 	return Unavailable(err)
 }
 
 func conversationNotFound(id string) *apierror.Error {
-	return apierror.New(http.StatusNotFound, "conversation_not_found", "conversation_id", "The conversation %q is not stored (any more).", item.Clip(id))
+	return apierror.New(http.StatusNotFound, "conversation_not_found", "conversation_id",
+		"The conversation %q is not stored (any more).", item.Clip(id))
 }
 
 // conversationLocked is the answer while a response is being made in the
 // conversation. OpenAI's status is 400; its own clients retry a 409 by themselves.
 func conversationLocked(id string) *apierror.Error {
-	err := apierror.New(http.StatusConflict, "conversation_locked", "conversation", "A response is being made in the conversation %q. Try again when it has ended.", item.Clip(id))
+	err := apierror.New(http.StatusConflict, "conversation_locked", "conversation",
+		"A response is being made in the conversation %q. Try again when it has ended.", item.Clip(id))
 	err.RetryAfter = time.Second
 	return err
 }
@@ -72,5 +77,6 @@ func conversationLocked(id string) *apierror.Error {
 // id, for each of ids.
 func DuplicateItems(param string, ids []string) *apierror.Error {
 	return apierror.Invalid(param, "%s Send none that the conversation has already, or leave the id out.",
-		apierror.One(ids, "Two items of the conversation would have the id %s.", "Two items of the conversation would have each of the ids %s."))
+		apierror.One(ids, "Two items of the conversation would have the id %s.",
+			"Two items of the conversation would have each of the ids %s."))
 }

@@ -34,7 +34,9 @@ const lateReads = 6
 // Next waits a while for events behind those that it has returned; end reports
 // that there are no more. A stream whose process has died ends with the event
 // that says so.
-func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, apiErr *apierror.Error) {
+func (f *Follower) Next(
+	ctx context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, apiErr *apierror.Error) {
 	batches, err := f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, followWait)
 	if err != nil {
 		return nil, false, Unavailable(err)
@@ -42,6 +44,7 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 	if len(batches) > 0 {
 		return f.take(batches, reserve)
 	}
+
 	// Not the whole response, as long as it is being made: it can be large, and this is asked
 	// each second by everyone who follows.
 	head, err := f.store.Head(ctx, f.key.Tenant, f.key.ID)
@@ -51,19 +54,23 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 	case head.Live:
 		return nil, false, nil
 	}
+
 	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID, reserve)
 	switch {
 	case err != nil:
 		return nil, false, responseError(f.key.ID, err)
-	case r.Live: // its lease has been renewed in between
+	case r.Live:
+		// Its lease has been renewed in between.
 		return nil, false, nil
 	}
+
 	// It has ended, but the journal may not say so: its process still stores the last
 	// events, or died in between.
 	batches, err = journalOf(ctx, f.store, f.key.Tenant, f.key.ID, reserve)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
+
 	if n := len(batches); n == 0 || !batches[n-1].End {
 		f.late++
 		if f.late < lateReads {
@@ -71,17 +78,21 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 		}
 		err = endJournal(ctx, f.store, f.key.Tenant, r, reserve)
 	}
+
 	if err == nil {
 		batches, err = f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, 0)
 	}
+
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
-	if len(batches) == 0 { // all events have been returned
+	// All events have been returned.
+	if len(batches) == 0 {
 		var w event.Writer
 		w.Close()
 		return w.Dst, true, nil
 	}
+
 	return f.take(batches, reserve)
 }
 
@@ -95,25 +106,31 @@ func (f *Follower) Fail(err *apierror.Error) []byte {
 
 // take returns the events of batches that are new, unless reserve refuses them. Until they
 // are copied there is room for the batches too.
-func (f *Follower) take(batches []store.Batch, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (f *Follower) take(
+	batches []store.Batch, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	size := 0
 	for _, b := range batches {
 		size += len(b.SSE)
 	}
+
 	if err := reserve(2 * size); err != nil {
 		return nil, false, err
 	}
+
 	defer func() { _ = reserve(-size) }()
 	sse = make([]byte, 0, size)
 	for _, b := range batches {
 		events := b.SSE
-		for number := b.First; number <= f.after && len(events) > 0; number++ { // no record may cost more than it has
+		// No record may cost more than it has.
+		for number := b.First; number <= f.after && len(events) > 0; number++ {
 			events = afterEvent(events)
 		}
 		f.after = max(f.after, b.Last)
 		sse = append(sse, events...)
 		end = end || b.End
 	}
+
 	return sse, end, nil
 }
 
@@ -131,7 +148,9 @@ func afterEvent(sse []byte) []byte {
 type Replay struct{ SSE []byte }
 
 // Next returns the whole stream.
-func (r *Replay) Next(_ context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (r *Replay) Next(
+	_ context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	if err := reserve(len(r.SSE)); err != nil {
 		return nil, false, err
 	}

@@ -24,9 +24,11 @@ func appendPage(rc *turn.RequestContext, items []store.Item, query url.Values) (
 	if err != nil {
 		return nil, err
 	}
+
 	if page.Descending {
 		slices.Reverse(items)
 	}
+
 	if page.After != "" {
 		at := slices.IndexFunc(items, func(i store.Item) bool { return i.ID == page.After })
 		if at < 0 {
@@ -34,7 +36,9 @@ func appendPage(rc *turn.RequestContext, items []store.Item, query url.Values) (
 		}
 		items = items[at+1:]
 	}
+
 	more := len(items) > page.Limit
+
 	return newList(rc, items[:min(len(items), page.Limit)], more)
 }
 
@@ -47,6 +51,7 @@ func readPage(query url.Values) (store.Page, *apierror.Error) {
 			return page, apierror.Invalid("limit", "limit must be a number between 1 and %d.", maxPage)
 		}
 	}
+
 	switch order := query.Get("order"); order {
 	case "", "desc":
 		page.Descending = true
@@ -54,6 +59,7 @@ func readPage(query url.Values) (store.Page, *apierror.Error) {
 	default:
 		return page, apierror.Invalid("order", "order must be \"asc\" or \"desc\".")
 	}
+
 	return page, nil
 }
 
@@ -83,6 +89,7 @@ func appendList(dst []byte, items []store.Item, more bool) []byte {
 		}
 		dst = append(dst, item.Shown(it)...)
 	}
+
 	id := func(dst []byte, of func([]store.Item) string) []byte {
 		if len(items) == 0 {
 			return append(dst, `null`...)

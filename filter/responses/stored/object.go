@@ -59,12 +59,15 @@ func AppendError(dst []byte, err *apierror.Error) []byte {
 	case err.Status == http.StatusTooManyRequests:
 		code = "rate_limit_exceeded"
 		if err.RetryAfter > 0 {
-			message += " Please try again in " + strconv.FormatFloat(err.RetryAfter.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s."
+			message += " Please try again in " + strconv.FormatFloat(
+				err.RetryAfter.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s."
 		}
 	case err.Status == http.StatusBadRequest:
 		code = "invalid_prompt"
 	}
+
 	dst = append(append(append(dst, `{"code":"`...), code...), `","message":`...)
+
 	return append(jsontext.AppendString(dst, message), '}')
 }
 

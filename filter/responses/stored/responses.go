@@ -27,17 +27,22 @@ func (s *Server) find(ctx context.Context, r *api.HTTPRequest) (*store.Response,
 // get answers with a response, or with its stream.
 func (s *Server) get(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	streamed := r.Query.Get("stream")
-	if streamed == "" { // openai-go sends it in a body
+	// openai-go sends it in a body.
+	if streamed == "" {
 		streamed = gjson.GetBytes(r.Body, "stream").Raw
 	}
+
 	if streamed == "true" || streamed == "1" {
 		return s.stream(ctx, r)
 	}
+
 	found, err := s.find(ctx, r)
 	if err != nil {
 		return failed(err)
 	}
+
 	object, err := newObject(r.Context, found)
+
 	return api.Answered(object, err)
 }
 
@@ -51,6 +56,7 @@ func (s *Server) stream(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 			return failed(apierror.Invalid("starting_after", "starting_after must be the sequence number of an event."))
 		}
 	}
+
 	found, err := s.find(ctx, r)
 	if err != nil {
 		return failed(err)
@@ -58,7 +64,12 @@ func (s *Server) stream(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	if !isBackground(found) {
 		return failed(apierror.Invalid("stream", "Only background responses can be streamed again. Leave stream out."))
 	}
-	return api.Streamed(&Follower{store: s.Store, key: store.Key{Tenant: r.Context.Tenant, ID: r.IDs[0]}, after: after})
+
+	return api.Streamed(&Follower{
+		store: s.Store,
+		key:   store.Key{Tenant: r.Context.Tenant, ID: r.IDs[0]},
+		after: after,
+	})
 }
 
 func isBackground(r *store.Response) bool { return gjson.GetBytes(r.Object, "background").Bool() }
@@ -81,18 +92,22 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 	if s.Store == nil {
 		return nil, responseNotFound(id)
 	}
+
 	chain, err := s.Store.Chain(ctx, r.Context.Tenant, id)
-	if errors.Is(err, store.ErrNotFound) { // the response, or one that it continues
+	// The response, or one that it continues.
+	if errors.Is(err, store.ErrNotFound) {
 		var last *store.Response
 		last, err = s.Store.Get(ctx, r.Context.Tenant, id)
 		chain = []*store.Response{last}
 	}
+
 	if err != nil {
 		return nil, responseError(id, err)
 	}
 	if err := r.Context.Room(chainBytes(chain)); err != nil {
 		return nil, err
 	}
+
 	var items []store.Item
 	for i, response := range chain {
 		items = append(items, response.Input...)
@@ -100,6 +115,7 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 			items = append(items, response.Output...)
 		}
 	}
+
 	return appendPage(r.Context, items, r.Query)
 }
 
@@ -120,18 +136,22 @@ func (s *Server) cancel(ctx context.Context, r *api.HTTPRequest) ([]byte, *apier
 			return nil, apiErr
 		}
 		if !isBackground(found) {
-			return nil, apierror.Invalid("response_id", "Only background responses can be cancelled. Close the connection of one that is not.")
+			return nil, apierror.Invalid("response_id",
+				"Only background responses can be cancelled. Close the connection of one that is not.")
 		}
 		if !found.Live {
 			return newObject(r.Context, found)
 		}
+
 		ended, err := conclude(ctx, s.Store, r.Context.Tenant, found, item.StatusCancelled, r.Context.Room)
 		if errors.Is(err, store.ErrConflict) {
-			continue // it has just ended by itself
+			// It has just ended by itself.
+			continue
 		}
 		if err != nil {
 			return nil, responseError(r.IDs[0], err)
 		}
+
 		return newObject(r.Context, ended)
 	}
 }

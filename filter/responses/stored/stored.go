@@ -30,7 +30,8 @@ const ConversationsPath = "/v1/conversations"
 // Server answers requests about stored responses and conversations. It is safe
 // for concurrent use.
 type Server struct {
-	Store store.Store // nil: nothing is stored
+	// nil: nothing is stored.
+	Store store.Store
 	// ReadBody reads the body of a request about a conversation.
 	ReadBody func(ctx context.Context, body []byte, rc *turn.RequestContext) (Body, *apierror.Error)
 }
@@ -67,14 +68,17 @@ func (s *Server) Endpoints() []api.Endpoint {
 		{Method: http.MethodGet, Pattern: conversationItemPath, Handle: answer(s.getConversationItem)},
 		{Method: http.MethodDelete, Pattern: conversationItemPath, Handle: answer(s.deleteConversationItem)},
 	}
+
 	for i := range list {
 		list[i].API, list[i].NoModel = "responses", true
 	}
+
 	return list
 }
 
 // answer makes a handler of a method that answers with JSON.
-func answer(handle func(context.Context, *api.HTTPRequest) ([]byte, *apierror.Error)) func(context.Context, *api.HTTPRequest) api.Outcome {
+func answer(handle func(context.Context, *api.HTTPRequest) ([]byte, *apierror.Error)) func(context.Context,
+	*api.HTTPRequest) api.Outcome {
 	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 		object, err := handle(ctx, r)
 		if err != nil {

@@ -1,0 +1,28 @@
+package request
+
+import (
+	"context"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// conversation is the conversation of a request, as the reply needs it.
+type conversation interface {
+	// Items are items of the reply as the model sees them.
+	Items(made []Made) ([]turn.Item, *apierror.Error)
+	// Remember remembers what the conversation has come to with a response that has been
+	// stored.
+	Remember(ctx context.Context, r *store.Response)
+}
+
+// Made is an item of a reply.
+type Made struct {
+	ID   string
+	JSON []byte      // nil: it is not complete, or clients do not see it
+	View []turn.Item // what the model sees of it, where the JSON does not have that
+}
+
+// Stored is the item as it is stored, without what the model sees in its place.
+func (m *Made) Stored() store.Item { return store.Item{ID: m.ID, JSON: m.JSON} }

@@ -1,0 +1,232 @@
+package toolset
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Reader reads the tools of a request and tool_choice.
+//
+// It is large because every kind of tool is read into the same lists, and has its method here:
+// functions, custom tools, the client's own, MCP servers, built-in tools and the search.
+type Reader struct {
+	config *Config
+	rc     *turn.RequestContext
+	input  *turn.Input
+	// nil: the response repeats nothing of the tools.
+	echo    *Echo
+	ignored *jsontext.Ignored
+
+	Hosted []*Server
+	// The first of hosted, which are of earlier items.
+	others int
+	// choices: of tool_choice, until the servers' tools are known.
+	choices []hostedChoice
+	custom  map[turn.ToolName]bool
+	// The items that calls of clientTools become.
+	actions map[turn.ToolName]item.Kind
+	// Functions of a namespace that the client calls functions.
+	named map[string]bool
+	// container: that the request names.
+	container string
+	// The cost of the input's Grammars.
+	grammars int
+
+	// nil: there is no tool search.
+	search *Search
+	// Deferred: that only a search offers.
+	Deferred []Deferred
+	// The tools are those that a search has found: none is deferred.
+	found bool
+	// They are of an earlier request: servers and built-in tools have no effect.
+	earlier bool
+}
+
+// ReadTools reads the tools. Functions and custom tools are in the plain namespace,
+// in order; each namespace of the request is one of its own, except one of the name
+// functions.
+func (r *Reader) ReadTools(v jsontext.Field) *apierror.Error {
+	functions := harmony.Namespace{Name: turn.FunctionsNamespace}
+	var spaces []harmony.Namespace
+	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= r.rc.Limits.Tools {
+			return apierror.Invalid("tools", "More than %d tools.", r.rc.Limits.Tools)
+		}
+
+		var err *apierror.Error
+		if v.Get("type").Str == "namespace" {
+			var space harmony.Namespace
+			space, err = r.readNamespace(v)
+			spaces = append(spaces, space)
+		} else {
+			err = r.readTool(v, &functions)
+		}
+
+		if err == nil && r.echo != nil {
+			r.echo.repeat(v.Result)
+		}
+
+		return err
+	})
+	r.input.Tools = r.offerSearch(append([]harmony.Namespace{functions}, spaces...))
+
+	return err
+}
+
+// readTool reads a tool into a namespace.
+func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.Error {
+	kind := v.Get("type").Str
+	switch kind {
+	case "function", "custom":
+	case "":
+		return apierror.Invalid(v.Path+".type", "A tool has no type.")
+	case SearchName:
+		return r.readSearch(v)
+	case "shell", "local_shell", "apply_patch":
+		return r.readClientTool(kind, v, space)
+	default:
+		return r.readServed(kind, v)
+	}
+
+	t := tool{kind: kind}
+	if err := r.readDefinition(v, &t); err != nil {
+		return err
+	}
+	// Programs that call tools do not exist here, so that nobody could call it.
+	if !calledDirectly(v) {
+		r.ignored.Add(v.Path + ".allowed_callers")
+		return nil
+	}
+
+	if t.enforced {
+		if r.input.Strict == nil {
+			r.input.Strict = map[turn.ToolName]bool{}
+		}
+		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
+	}
+
+	if t.format.Grammar != "" {
+		r.input.EnforceGrammar(turn.ToolName{
+			Namespace: strings.Clone(space.Name),
+			Name:      strings.Clone(t.Name),
+		}, t.format.Grammar)
+	}
+
+	if t.kind == "custom" {
+		t.Description += t.format.Shown
+		t.Parameters = json.RawMessage(turn.CustomParameters)
+		r.custom[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
+	}
+
+	// Its definition is kept as it was sent: the output of a search repeats it.
+	if t.deferred && !r.found {
+		r.deferTool(space, &t.Tool, v.Raw)
+		return nil
+	}
+
+	space.Tools = append(space.Tools, t.Tool)
+
+	return nil
+}
+
+// readServed reads a tool that is called here: one of an MCP server, or a built-in
+// one.
+func (r *Reader) readServed(kind string, v jsontext.Field) *apierror.Error {
+	switch {
+	case r.earlier:
+		return nil
+	case kind == "mcp":
+		return r.readServer(v)
+	}
+	return r.readBuiltin(kind, v)
+}
+
+// tool is a tool as the request defines it.
+type tool struct {
+	harmony.Tool
+	kind     string
+	enforced bool // strict is true
+	deferred bool // it is not offered before a search finds it
+
+	format turn.CustomFormat // of a custom tool
+}
+
+func (r *Reader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
+	// Of a custom tool.
+	var format jsontext.Field
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch {
+		case key == "type", key == "allowed_callers":
+		case key == "name":
+			t.Name, err = v.Text()
+		case key == "description":
+			t.Description, err = v.Text()
+		case key == "parameters" && t.kind == "function":
+			if !v.IsObject() {
+				return apierror.Invalid(v.Path, "A tool's parameters must be a JSON Schema object.")
+			}
+			t.Parameters = json.RawMessage(v.Raw)
+		case key == "strict" && t.kind == "function":
+			t.enforced, err = v.Switch()
+		case key == "defer_loading":
+			t.deferred, err = v.Switch()
+		case key == "format" && t.kind == "custom":
+			format = v
+		case t.kind == "custom":
+			err = CustomFields.Other(key, v, r.ignored)
+		default:
+			err = FunctionFields.Other(key, v, r.ignored)
+		}
+
+		return err
+	})
+	if err == nil && t.Name == "" {
+		err = apierror.Invalid(at.Path+".name", "A tool has no name.")
+	}
+
+	if err == nil && format.Exists() {
+		err = r.readFormat(format, t)
+	}
+
+	return err
+}
+
+func (r *Reader) readNamespace(at jsontext.Field) (space harmony.Namespace, err *apierror.Error) {
+	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "type", "tools":
+		case "name":
+			space.Name, err = v.Text()
+		case "description":
+			space.Description, err = v.Text()
+		default:
+			err = SpaceFields.Other(key, v, r.ignored)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return space, err
+	case space.Name == "":
+		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
+	}
+
+	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
+	err = tools.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= r.rc.Limits.Tools {
+			return apierror.Invalid(tools.Path, "The namespace has more than %d tools.", r.rc.Limits.Tools)
+		}
+		if space.Name == turn.FunctionsNamespace {
+			r.named[strings.Clone(v.Get("name").Str)] = true
+		}
+		return r.readTool(v, &space)
+	})
+
+	return space, err
+}

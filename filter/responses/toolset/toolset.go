@@ -1,0 +1,63 @@
+// Package toolset is the tools of a request for a response: functions and custom tools of
+// the client, tools whose calls are items of their own, MCP servers, built-in tools, and the
+// search for tools that are not offered yet.
+//
+// A [Reader] reads the definitions and tool_choice, those of the request and those of items
+// that bring tools, and offers them in the turn's input. What a reply needs of them is
+// [Called]: which calls are made here, which items calls become, and what a search finds. A
+// [Server] is an MCP server or a built-in tool with what the request says about it.
+//
+// The package does no I/O: servers list their tools as jobs of the reply. It knows neither
+// the rest of a request nor replies.
+package toolset
+
+import (
+	"maps"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Config is what the configuration says about tools.
+type Config struct {
+	// Client calls the tools of MCP servers; nil: requests can have none.
+	Client *tools.Client
+	// Builtins are the labels of the configured servers that implement built-in
+	// tools.
+	Builtins map[tools.Builtin]string
+}
+
+// Called are the tools of a request that are called here, and what their
+// calls need.
+type Called struct {
+	Hosted map[hosted.Space]*Server
+	// The client's own tools that take text.
+	Custom map[turn.ToolName]bool
+	// The items that calls of the client's other tools become.
+	Actions map[turn.ToolName]item.Kind
+	// Made here; 0: the request sets no limit.
+	MaxCalls int
+	// The session in which the built-in tools of the conversation run.
+	Container string
+	// Pages: that an answer can cite.
+	Pages item.Pages
+
+	// Functions of a namespace that the client calls functions.
+	Named map[string]bool
+	// nil: there is no tool search.
+	Search   *Search
+	Deferred []Deferred
+	// Tools that a search has found.
+	Loaded map[turn.ToolName]bool
+}
+
+// Called are the tools of the request, once all of it is read.
+func (r *Reader) Called(maxCalls int, container string, pages item.Pages, loaded map[turn.ToolName]bool) Called {
+	return Called{
+		Hosted: r.hostedSpaces(), Custom: r.custom, Actions: r.actions, MaxCalls: maxCalls,
+		Container: r.containerID(container), Pages: pages,
+		Named: r.named, Search: r.search, Deferred: r.Deferred, Loaded: maps.Clone(loaded),
+	}
+}

@@ -1,0 +1,85 @@
+package write
+
+import (
+	"cmp"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// builtinItems are the items that calls of built-in tools become.
+var builtinItems = map[tools.Builtin]item.Kind{
+	tools.WebSearch:       item.WebSearch,
+	tools.CodeInterpreter: item.Code,
+	tools.Container:       item.MCPCall,
+	tools.FileSearch:      item.FileSearch,
+	tools.ImageGeneration: item.Image,
+}
+
+// beginBuiltin takes a call of a built-in tool that the model has completed, and
+// returns what has to be done for it.
+func (o *output) beginBuiltin(it *outputItem) tools.Job {
+	job := it.hosted.Job(it.Call, it.PlainText(), o.request.Tools.Container)
+	job.Arguments = it.hosted.WithFields(job.Tool, job.Arguments)
+	it.Arguments = gjson.Parse(job.Arguments)
+	switch it.Kind {
+	case item.Code:
+		o.events.text(it)
+		o.events.itemStep(it, ".interpreting")
+	case item.MCPCall:
+		o.events.text(it)
+	default:
+		it.Address = o.address(it)
+		o.announce(it)
+		doing := ".searching"
+		if it.Kind == item.Image {
+			doing = ".generating"
+		}
+		o.events.itemStep(it, doing)
+	}
+
+	return job
+}
+
+// noteBuiltin notes what a built-in tool has returned: for the model, and for what the
+// answer may cite.
+func (o *output) noteBuiltin(it *outputItem) {
+	text := it.Result.Text
+	if it.Result.Error != "" {
+		text = it.Result.Error
+	} else if it.Kind == item.WebSearch {
+		// What the result shows decides the address: before the call only the browser knew it.
+		pages := &o.pages
+		pages.Last = ""
+		pages.Add(it.Result.Text, it.Result.Structured)
+		it.Address = cmp.Or(pages.Last, it.Address)
+	}
+
+	call := turn.Item{
+		Kind:      turn.Call,
+		Text:      it.PlainText(),
+		CallID:    it.Call.ID,
+		Namespace: it.Call.Namespace,
+		Name:      it.hosted.ToModel(it.Call.Name),
+		Builtin:   it.Call.Builtin,
+	}
+	o.made[it.slot].View = []turn.Item{call, {Kind: turn.Result, Text: text, CallID: it.Call.ID, Hosted: true}}
+}
+
+// address is that of the page which a call of the browser is about; "" while only the
+// browser knows it.
+func (o *output) address(it *outputItem) string {
+	id, cursor := it.Arguments.Get("id"), it.Arguments.Get("cursor")
+	switch {
+	case id.Type == gjson.String:
+		return id.Str
+	case id.Exists():
+		return ""
+	case cursor.Exists() && cursor.Int() >= 0:
+		return o.pages.URL(int(cursor.Int()))
+	}
+	return o.pages.Last
+}

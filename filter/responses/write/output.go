@@ -1,0 +1,274 @@
+package write
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// output is the items of a reply.
+type output struct {
+	request *request.Request
+	events  *eventWriter
+	mode    api.Mode
+
+	item     *outputItem    // that is being written; nil between items
+	made     []request.Made // the items that have begun, in their order
+	count    int            // how many of them clients see
+	answered int            // where in made the last answer is; -1 if there is none
+	pages    item.Pages     // that the browser has shown
+	logprobs collectedLogprobs
+	fault    error
+}
+
+// outputItem is an item while it is being written.
+type outputItem struct {
+	item.Output
+	index  int             // among the items of the output
+	slot   int             // among those of the reply
+	hosted *toolset.Server // whose tool is called, or whose tools are listed
+
+	unwrap    turn.Unwrapper  // of a custom call
+	plain     []byte          // of a custom call: the piece of text being added
+	citations *item.Citations // of an answer; nil while there is nothing to cite
+	found     []item.Citation // in the text that is being added
+}
+
+// kindOf is the item that a part of the turn becomes.
+func (o *output) kindOf(kind turn.Kind, call *turn.CalledTool) item.Kind {
+	switch kind {
+	case turn.Reasoning:
+		return item.Reasoning
+	case turn.Preamble:
+		return item.Commentary
+	case turn.Call:
+		return o.kindOfCall(call)
+	}
+	return item.Answer
+}
+
+// kindOfCall is the item that a call becomes. Where no other model call can follow,
+// the client has to tell the model that a tool does not exist.
+func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
+	t := &o.request.Tools
+	switch h := t.Hosted[hosted.SpaceOf(call)]; {
+	case h != nil && h.Builtin != nil && !h.Offers(call.Name):
+		return item.Unknown
+	case h != nil && h.Builtin != nil:
+		return builtinItems[h.Builtin.Name]
+	case h != nil && h.NeedsApproval(h.FromModel(call.Name)):
+		return item.MCPApproval
+	case h != nil:
+		return item.MCPCall
+	case t.Search != nil && call.Namespace == turn.FunctionsNamespace && call.Name == toolset.SearchName:
+		return item.ToolSearch
+	case t.Custom[turn.ToolName{Namespace: call.Namespace, Name: call.Name}]:
+		return item.Custom
+	case t.Actions[turn.ToolName{Namespace: call.Namespace, Name: call.Name}].HasAction():
+		return t.Actions[turn.ToolName{Namespace: call.Namespace, Name: call.Name}]
+	case o.mode == api.Loop && call.Namespace == "":
+		return item.Unknown
+	}
+
+	return item.Function
+}
+
+// start begins an item.
+func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
+	it := &outputItem{Output: item.Output{Kind: o.kindOf(kind, call), Call: call}}
+	it.Summary = it.Kind == item.Reasoning && o.request.Options.Summary
+	o.item = it
+	switch it.Kind {
+	case item.Unknown:
+	case item.ToolSearch:
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
+		it.Client = o.request.Tools.Search.Client
+	case item.Shell, item.LocalShell, item.ApplyPatch:
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
+	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
+		it.hosted = o.request.Tools.Hosted[hosted.SpaceOf(call)]
+		it.Call = it.hosted.Named(call)
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
+		it.Container, it.ShowOutputs = o.request.Tools.Container, o.request.Options.Outputs
+		if !it.Kind.OnlyWhole() {
+			o.announce(it)
+		}
+	default:
+		it.ID = o.request.Context.NewID(it.Kind.Names().Prefix)
+		it.Named = call != nil && call.Namespace == turn.FunctionsNamespace && o.request.Tools.Named[call.Name]
+		o.place(it)
+		o.events.itemStart(it)
+	}
+}
+
+// place adds an item behind those of the reply.
+func (o *output) place(it *outputItem) {
+	it.index, it.slot = o.count, len(o.made)
+	o.made = append(o.made, request.Made{ID: it.ID})
+	o.count++
+}
+
+// announce begins an item whose tool is at work.
+func (o *output) announce(it *outputItem) {
+	o.place(it)
+	o.events.itemAdded(it)
+	o.events.itemStep(it, ".in_progress")
+}
+
+// text adds a piece of text to the item that is being written. logprobs are those of an
+// answer.
+func (o *output) text(p, logprobs []byte) {
+	it := o.item
+	if it.Kind == item.Custom {
+		it.plain = it.unwrap.Push(it.plain[:0], p)
+		p = it.plain
+	}
+	o.write(it, p)
+	if it.Kind == item.Answer {
+		it.Logprobs = append(it.Logprobs, logprobs...)
+		o.cite(it, p)
+	}
+}
+
+// closeDelta ends the delta that is being written, if there is one.
+func (o *output) closeDelta() {
+	o.events.closeDelta(o.item)
+	o.logprobs.end(o.item)
+}
+
+// write writes text of an item.
+func (o *output) write(it *outputItem, p []byte) {
+	if len(p) == 0 {
+		return
+	}
+
+	shown := o.events.stream && !it.Kind.OnlyWhole()
+	if shown {
+		o.events.openDelta(it)
+	}
+
+	// The text is escaped once, for the event and for the item.
+	begin := len(it.Text)
+	it.Text = jsontext.AppendEscaped(it.Text, p)
+	if shown {
+		o.events.Dst = append(o.events.Dst, it.Text[begin:]...)
+	}
+}
+
+// cite looks for citations in the next piece of an answer.
+func (o *output) cite(it *outputItem, p []byte) {
+	// Nearly no reply has pages: the search for citations costs each piece of text.
+	if o.pages.Empty() {
+		return
+	}
+	if it.citations == nil {
+		it.citations = &item.Citations{Pages: &o.pages}
+	}
+	it.found = it.citations.AppendFound(it.found, p)
+}
+
+// endText ends the text of the item that is being written, and returns the item.
+func (o *output) endText() *outputItem {
+	it := o.item
+	if it.Kind == item.Custom {
+		o.write(it, it.unwrap.Flush(it.plain[:0]))
+	}
+	o.closeDelta()
+	o.logprobs.bytes += len(it.Logprobs)
+	o.item = nil
+	return it
+}
+
+// add makes the item's JSON, as it is now.
+func (o *output) add(it *outputItem, status string) {
+	o.seal(it)
+	o.made[it.slot].JSON = it.Append(nil, status)
+}
+
+// addText completes an item with text; cut says that the engine ended it.
+func (o *output) addText(it *outputItem, cut bool) {
+	status := item.StatusCompleted
+	if cut {
+		status = item.StatusIncomplete
+	}
+	if it.Kind == item.Answer {
+		o.answered = it.slot
+	}
+	o.add(it, status)
+	o.events.itemEnd(it, o.made[it.slot].JSON)
+}
+
+// addWhole adds an item that clients see only whole.
+func (o *output) addWhole(it *outputItem) {
+	o.place(it)
+	o.add(it, item.StatusCompleted)
+	o.events.itemAdded(it)
+	o.events.itemDone(it, o.made[it.slot].JSON)
+}
+
+// addUnknown answers a call of a tool that does not exist. Clients see neither the
+// call nor the answer.
+func (o *output) addUnknown(it *outputItem) {
+	o.made = append(o.made, request.Made{View: []turn.Item{
+		{Kind: turn.Call, Text: it.PlainText(), CallID: it.Call.ID, Name: it.Call.Name},
+		{Kind: turn.Result, Text: turn.NoSuchTool(it.Call.Name), CallID: it.Call.ID, Hosted: true},
+	}})
+}
+
+// seal seals the text of a reasoning item where the request wants it. Without random
+// bytes there is no sealed text; the content is there all the same.
+func (o *output) seal(it *outputItem) {
+	if o.request.Sealer == nil || it.Kind != item.Reasoning {
+		return
+	}
+	var err error
+	if it.Sealed, err = o.request.Sealer.Seal(seal.Reasoning, o.request.Context.Tenant, []byte(it.PlainText())); err != nil {
+		o.fault = errors.Join(o.fault, fmt.Errorf("seal reasoning: %w", err))
+	}
+}
+
+// items are the items that are complete, and those that were cut, as they are
+// stored.
+func (o *output) items() []store.Item {
+	items := make([]store.Item, 0, len(o.made))
+	for i, m := range o.made {
+		if m.JSON == nil {
+			continue
+		}
+		stored := m.Stored()
+		// Once an answer has followed, the model sees no more of a built-in call.
+		if len(m.View) > 0 && (i > o.answered || !m.View[0].Builtin) {
+			stored.JSON = item.WithModelView(m.JSON, &m.View[0], &m.View[1], o.request.Tools.Container)
+		}
+		items = append(items, stored)
+	}
+
+	return items
+}
+
+// append appends the same items as the elements of an array.
+func (o *output) append(dst []byte) []byte {
+	comma := false
+	for _, m := range o.made {
+		if m.JSON == nil {
+			continue
+		}
+		if comma {
+			dst = append(dst, ',')
+		}
+		comma = true
+		dst = append(dst, m.JSON...)
+	}
+
+	return dst
+}
