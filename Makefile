@@ -158,7 +158,7 @@ $(CLUSTER)/dns: tools/cluster/node/go.mod tools/cluster/node/go.sum tools/cluste
 
 .PHONY: demo
 demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulated engine
-	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./e2e/demo
+	@mkdir -p bin && go build -o bin/ ./cmd/... ./e2e/demo
 	@bin/demo
 
 # check

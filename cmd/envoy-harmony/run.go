@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/envoy-harmony/envoy-harmony/cmd/internal/enginesim"
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
@@ -30,14 +28,17 @@ but for keys that Envoy's configuration is made from.
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,prefill=http://10.0.0.3:30000#8998
   envoy-harmony run --simulate
 
+A simulated engine is the program engine-sim, beside this one or in PATH.
 The Envoy binary is $ENVOY_BIN, envoy in PATH, or .bin/envoy ("make envoy"
 downloads it).`
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	envoy    envoy.Options
-	simulate bool
-	workers  int
+	envoy   envoy.Options
+	workers int
+
+	simulate  bool
+	simulator *simulation // nil: the engines are real
 }
 
 func runCommand(ctx context.Context, p program, args []string) error {
@@ -47,49 +48,36 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	envoyFlags(s.flags, &o.envoy, "127.0.0.1:0")
 	s.openPaths()
 	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one per CPU)")
-	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine, whose replies are written in the last user message")
+	s.flags.BoolVar(&o.simulate, "simulate", false,
+		"start a simulated engine, whose replies are written in the last user message")
 	s.alias("admin", "admin", "`host:port` of the filter's /metrics, /healthz and /readyz")
+
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	switch {
-	case o.workers < 0:
+	if o.workers < 0 {
 		return s.wrong("--envoy-workers: must be at least 0, not %d", o.workers)
-	case o.simulate && len(s.engines) > 0:
+	}
+	if o.simulate && len(s.engines) > 0 {
 		return s.wrong("--simulate and --engine cannot be combined: leave one out")
-	case o.simulate:
-		address, stop, err := simulate(ctx)
-		if err != nil {
+	}
+
+	// The simulator comes before the configuration, which names its port.
+	if o.simulate {
+		var err error
+		if o.simulator, err = simulate(); err != nil {
 			return err
 		}
-		defer stop()
-		s.engines = []config.Engine{{Kind: "vllm", URLs: []string{"http://" + address}}}
+		defer o.simulator.stop()
+		s.engines = []config.Engine{{Kind: "vllm", URLs: []string{"http://" + o.simulator.address}}}
 	}
+
 	cfg, log, err := s.load()
 	if err != nil {
 		return err
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 	return runTogether(ctx, s, cfg, log, o)
-}
-
-// simulate starts the simulated engine on a free port of 127.0.0.1.
-func simulate(ctx context.Context) (address string, stop func(), err error) {
-	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("start the simulated engine: %w", err)
-	}
-	server := &http.Server{Handler: enginesim.New(enginesim.Options{}), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(l) // returns when stop closes the server
-	}()
-	return l.Addr().String(), func() {
-		_ = server.Close()
-		<-ended
-	}, nil
 }
 
 // runTogether runs the filter on a socket in a temporary directory, and an Envoy in
@@ -150,7 +138,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)
 	}
-	if err := awaitEnd(ctx, proxy, svc); err != nil {
+	if err := awaitEnd(ctx, proxy, svc, o.simulator); err != nil {
 		return err
 	}
 	drainTogether(ctx, proxy, svc)
@@ -185,14 +173,16 @@ func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.stopWithin(ctx)
 }
 
-// awaitEnd waits for the end of ctx. It returns an error if Envoy or the filter ends
-// before.
-func awaitEnd(ctx context.Context, proxy *envoy.Process, svc *service) error {
+// awaitEnd waits for the end of ctx. It returns an error if Envoy, the filter or the
+// simulator ends before.
+func awaitEnd(ctx context.Context, proxy *envoy.Process, svc *service, simulator *simulation) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-proxy.Done():
 		return fmt.Errorf("envoy: %w", proxy.Err())
+	case <-simulator.done():
+		return fmt.Errorf("the simulated engine stopped: %w", simulator.err)
 	case err := <-svc.ended:
 		svc.ended <- err // stop receives it again
 		return fmt.Errorf("the filter stopped: %w", err)

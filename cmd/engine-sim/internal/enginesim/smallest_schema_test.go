@@ -67,7 +67,7 @@ func allSchemas(t *testing.T) map[string]string {
 	for name, schema := range keywordSchemas {
 		schemas[name] = schema
 	}
-	text, err := os.ReadFile("../../../filter/api/apitest/testdata/generators.tsv")
+	text, err := os.ReadFile("../../../../filter/api/apitest/testdata/generators.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestSmallestIsOfItsSchema(t *testing.T) {
 		names = append(names, name)
 		fmt.Fprintf(&lines, "%s\t%s\n", schema, got)
 	}
-	const python = "../../../.venv/bin/python"
+	const python = "../../../../.venv/bin/python"
 	if _, err := os.Stat(python); err != nil {
 		t.Skip("jsonschema for Python is not installed: make venv")
 	}

@@ -23,7 +23,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // fixtures is the directory of test data for the decoders of filter/engine.
-const fixtures = "../../../filter/engine/testdata"
+const fixtures = "../../../../filter/engine/testdata"
 
 // fixedTime is the clock of tests.
 func fixedTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
