@@ -92,6 +92,8 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		return err
 	}
 	defer remove()
+
+	// A reload makes the same adjustments, because adjust is kept with the settings.
 	s.adjust = func(c *config.Config) {
 		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
 		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
@@ -99,15 +101,19 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		c.Responses.RelayUnknown = c.Responses.RelayUnknown || o.envoy.Upstream != ""
 	}
 	s.adjust(cfg)
+
 	bootstrap, err := o.bootstrap(cfg)
 	if err != nil {
 		return err
 	}
+
+	// The filter comes first: an Envoy without it answers requests with errors.
 	svc, err := startService(ctx, cfg, log, true)
 	if err != nil {
 		return err
 	}
 	defer svc.stop()
+
 	envoyLog := log.WithField("from", "envoy")
 	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
 		Binary: binary, Bootstrap: bootstrap, Concurrency: o.workers,
@@ -120,6 +126,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		return ignoreCancel(ctx, err)
 	}
 	defer proxy.Stop(context.WithoutCancel(ctx))
+
 	address, err := proxy.ListenAddress(ctx)
 	if err != nil {
 		return ignoreCancel(ctx, err)
@@ -127,14 +134,18 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	log.WithFields(thisBuild().fields()).WithFields(logrus.Fields{
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
+
 	if err := waitUntilUsable(ctx, proxy, address, log.WithFields(probed(o.envoy, cfg))); err != nil {
 		return ignoreCancel(ctx, err)
 	}
+
+	// Clients that wait for the ready line can rely on the context lengths.
 	if err := svc.filter.ReadModels(ctx); err != nil {
 		log.WithError(err).Warn("cannot read the context length of every engine: until then the one of gpt-oss applies")
 	}
 	go svc.filter.FollowModels(ctx)
 	defer svc.followFile(ctx, s, nil)()
+
 	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)
 	}
@@ -161,7 +172,9 @@ func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.filter.Config().DrainTimeout.Duration)
 	defer cancel()
+
 	if err := proxy.Drain(ctx); err != nil {
+		// The filter ends the requests itself, so that clients get an error and no reset.
 		svc.log.WithError(err).Warn("running requests end with an error")
 		svc.filter.Abort()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.graces.abort)
@@ -226,6 +239,7 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 		if err == nil && status < http.StatusInternalServerError {
 			return nil
 		}
+
 		if time.Now().After(news) {
 			line := log.WithField("status", status)
 			if err != nil {
@@ -234,6 +248,7 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 			line.Warn("waiting for the engine to answer")
 			news = time.Now().Add(probeNews)
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -104,10 +104,12 @@ func Start(t testing.TB, o Options) *Dataplane {
 			t.Logf("logs of the data plane:\n%s", log)
 		}
 	})
+
 	d := &Dataplane{Sim: o.SimURL, Upstream: &Upstream{}, Direct: o.Direct, Logs: log}
 	if d.Sim == "" {
 		d.Sim = StartSim(t, log)
 	}
+
 	upstream := ServeUpstream(t, d.Upstream)
 	engineURL := d.Sim
 	if o.Engine != nil {
@@ -115,6 +117,7 @@ func Start(t testing.TB, o Options) *Dataplane {
 		t.Cleanup(server.Close)
 		engineURL = server.URL
 	}
+
 	cfg := NewConfig(t, engineURL, o.Config)
 	dir := SocketDir(t)
 	if !o.Direct {
@@ -122,6 +125,7 @@ func Start(t testing.TB, o Options) *Dataplane {
 	}
 	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log, filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
 	d.URL, d.Admin = StartEnvoy(t, binary, cfg, address, upstream, o, log)
+
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	d.Client = &http.Client{Transport: transport}
@@ -153,9 +157,11 @@ func NewConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 		{Match: "=" + VLLMModel, Engine: "vllm"},
 		{Match: "-none", Engine: "vllm"}, // not served: vLLM answers with an error
 	}
+
 	if change != nil {
 		change(cfg)
 	}
+
 	if folder := os.Getenv("E2E_RECORDS"); folder != "" && !cfg.Record.On() { // for envoy-harmony replay
 		cfg.Record.Percent, cfg.Record.Content, cfg.Record.MaxRecordBytes = 100, true, 256<<20
 		cfg.Record.Folder = filepath.Join(folder, strings.ReplaceAll(t.Name(), "/", "_"))
@@ -163,6 +169,7 @@ func NewConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 			cfg.Responses.SealKeys = []string{SealKey}
 		}
 	}
+
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +214,7 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 		logger.SetLevel(logrus.WarnLevel)
 	}
 	o.Log = logger
+
 	server, err := filter.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
@@ -215,10 +223,12 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d.Service = server
 	d.Filter = grpc.NewServer(grpc.WaitForHandlers(true), grpc.ForceServerCodecV2(filter.Codec()))
 	server.Register(d.Filter)
 	healthv1.RegisterHealthServer(d.Filter, healthy())
+
 	ended := make(chan error, 1)
 	go func() { ended <- d.Filter.Serve(listener) }()
 	t.Cleanup(func() {

@@ -62,9 +62,12 @@ func Launch(t testing.TB, log *LogFile, begun string, cmd *exec.Cmd) *Program {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	type line struct{ Msg, Listen, Admin string }
+
 	serving := make(chan line, 1)
 	p := &Program{Logs: log, Process: cmd.Process, Ended: make(chan struct{})}
+
 	go func() {
 		defer close(p.Ended)
 		defer close(serving)
@@ -79,7 +82,9 @@ func Launch(t testing.TB, log *LogFile, begun string, cmd *exec.Cmd) *Program {
 		_ = cmd.Wait() // killed at the end of the test, if not before
 		p.Exit = cmd.ProcessState.ExitCode()
 	}()
+
 	t.Cleanup(func() { <-p.Ended })
+
 	l := Receive(t, serving, "the program's start")
 	if l.Listen == "" {
 		t.Fatalf("%s does not start", cmd)
@@ -132,19 +137,23 @@ func SampleOf(t *testing.T, url, sample string) float64 {
 		t.Fatal(err)
 	}
 	req.Close = true
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(sample) + ` (\S+)$`).FindSubmatch(text)
 	if found == nil {
 		return 0
 	}
+
 	value, err := strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ func (r *Replica) begin(t *testing.T) {
 	serving := make(chan bool, 1)
 	cmd, ended := r.Cmd, make(chan struct{})
 	r.ended = ended
+
 	go func() {
 		defer close(ended)
 		out := r.log.Named("filter " + r.address)

@@ -109,6 +109,7 @@ func (k *Conversation) Ask(d *Dataplane, content, more string, headers ...string
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	resp, err := d.Client.Do(req)
 	if err != nil {
 		return 0, gjson.Result{}, err
@@ -118,6 +119,7 @@ func (k *Conversation) Ask(d *Dataplane, content, more string, headers ...string
 	if err != nil {
 		return 0, gjson.Result{}, err
 	}
+
 	reply := gjson.ParseBytes(text)
 	k.messages = append(k.messages, map[string]string{"role": "assistant", "content": reply.Get("choices.0.message.content").String()})
 	return resp.StatusCode, reply, nil

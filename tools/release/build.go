@@ -51,6 +51,7 @@ func writeRoots(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+
 	for _, p := range o.platforms {
 		root := filepath.Join(o.out, p.arch)
 		if err := os.RemoveAll(root); err != nil {
@@ -59,9 +60,11 @@ func writeRoots(ctx context.Context, o *options) error {
 		if err := os.MkdirAll(filepath.Join(root, "licenses"), 0o755); err != nil {
 			return err
 		}
+
 		if err := o.source.compile(ctx, p, filterProgram, filepath.Join(root, filterProgram)); err != nil {
 			return err
 		}
+
 		for name, text := range map[string][]byte{"LICENSE": license, "THIRD_PARTY_NOTICES": notices} {
 			if err := os.WriteFile(filepath.Join(root, "licenses", name), text, 0o644); err != nil {
 				return err

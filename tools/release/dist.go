@@ -21,6 +21,7 @@ func writeDist(ctx context.Context, o *options) error {
 	if o.sbomTool == "" {
 		return errors.New("name cyclonedx-gomod with -sbom-tool")
 	}
+
 	files, err := o.distFiles(ctx)
 	if err != nil {
 		return err
@@ -32,13 +33,17 @@ func writeDist(ctx context.Context, o *options) error {
 	if chart != nil {
 		files[chartName+"-"+o.source.version+".tgz"] = chart
 	}
+
 	files["SHA256SUMS"] = sums(files)
+
+	// The folder is replaced once all is made: no old file stays in it.
 	if err := os.RemoveAll(o.out); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
+
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(o.out, name), content, 0o644); err != nil {
 			return err
