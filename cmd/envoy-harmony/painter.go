@@ -108,10 +108,8 @@ func (p painter) event(out *bufio.Writer, e harmony.Event) {
 		}
 		p.styled(out, styleHeader+style, "["+strings.Join(parts, ", ")+"]")
 		p.styled(out, "", "\n")
-
 	case harmony.Delta:
 		p.styled(out, style, string(e.Text))
-
 	case harmony.MessageEnd:
 		p.styled(out, style, string(e.Text))
 		name, _ := harmony.SpecialName(e.End)

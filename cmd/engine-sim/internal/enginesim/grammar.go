@@ -139,6 +139,7 @@ func (g *grammar) check() *apiError {
 	default:
 		return badRequest("", "The simulated engine does not support the format "+g.Type+" of structural tags.")
 	}
+
 	for i, part := range parts {
 		if part == nil {
 			return invalid
@@ -205,6 +206,7 @@ func (g *grammar) ends(s string, at int) []int {
 		}
 		return places
 	}
+
 	return nil
 }
 
@@ -275,6 +277,7 @@ func (g *grammar) samples() []string {
 		}
 		return all
 	}
+
 	return []string{""} // optional, star, any_tokens
 }
 
@@ -341,9 +344,11 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 	if !w.step(s, depth) || s.IsBool() {
 		return s.Bool()
 	}
+
 	if ref := s.Get("$ref"); ref.Exists() {
 		return w.isOf(v, w.resolve(ref.String()), depth+1)
 	}
+
 	one := func(v gjson.Result) func(gjson.Result) bool {
 		return func(s gjson.Result) bool { return w.isOf(v, s, depth+1) }
 	}
@@ -352,11 +357,13 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 			return false
 		}
 	}
+
 	for _, part := range s.Get("allOf").Array() {
 		if !one(v)(part) {
 			return false
 		}
 	}
+
 	same := func(x gjson.Result) bool { return python(x) == python(v) }
 	if enum := s.Get("enum"); enum.Exists() && !slices.ContainsFunc(enum.Array(), same) {
 		return false
@@ -364,9 +371,11 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 	if c := s.Get("const"); c.Exists() && !same(c) {
 		return false
 	}
+
 	if types := s.Get("type"); types.Exists() && !slices.ContainsFunc(types.Array(), func(t gjson.Result) bool { return isType(v, t.Str) }) {
 		return false
 	}
+
 	switch {
 	case v.IsObject():
 		return w.objectIsOf(v, s, depth)

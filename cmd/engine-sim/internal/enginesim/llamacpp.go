@@ -22,6 +22,7 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	if req.id == "" {
 		req.id = s.nextID()
 	}
+
 	lastN := 64
 	if err := p.getAll(field{"stream", &req.stream}, field{"return_tokens", &req.returnIDs}, field{"repeat_last_n", &lastN}); err != nil {
 		return nil, llamacppError(err)
@@ -29,24 +30,29 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	if lastN < 0 { // servers of 2026 do not accept -1 for the whole context
 		return nil, &apiError{http.StatusBadRequest, fmt.Sprintf("Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN), "invalid_request_error", ""}
 	}
+
 	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
 		return req, &apiError{http.StatusBadRequest, "Prompt contains invalid tokens", "invalid_request_error", ""}
 	}
+
 	limit := s.options.ContextLength
 	if len(req.prompt) >= limit {
 		return req, &apiError{http.StatusBadRequest, fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
 			len(req.prompt), limit), "exceed_context_size_error", ""}
 	}
+
 	sampling, err := p.readSampling(sampling{temperature: 0.8, topP: 0.95, n: 1, maxTokens: limit}, "", "n_predict", "seed")
 	if err != nil {
 		return req, llamacppError(err)
 	}
+
 	sampling.stops = nil // the API has no stop ids
 	if sampling.ignoreEOS {
 		// The server forbids the end tokens by their bias; it does not write on behind them.
 		sampling.ignoreEOS, sampling.minTokens = false, sampling.maxTokens
 	}
+
 	req.n, req.seed, req.interval = 1, uint64(sampling.seed), 1
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil

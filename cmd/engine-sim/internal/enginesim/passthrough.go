@@ -96,25 +96,30 @@ func (s *Sim) otherModelChat(w http.ResponseWriter, r *http.Request, rec *Record
 	if !s.readJSON(w, r, rec, &body) {
 		return
 	}
+
 	behavior, err := s.options.Behavior.With(r.Header.Get("x-engine-sim"))
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, appendError(nil, badRequest("", "x-engine-sim: "+err.Error())))
 		return
 	}
+
 	sleep(r.Context().Done(), behavior.First)
 	if behavior.Status != 0 {
 		writeStatus(w, behavior)
 		return
 	}
+
 	head := fmt.Sprintf(`{"id":"chatcmpl-foreign","created":%d,"model":%s,`, s.now().Unix(), quote(body.Model))
 	if !body.Stream {
 		writeJSON(w, http.StatusOK, []byte(head+`"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"I am another model."},"finish_reason":"stop"}]}`))
 		return
 	}
+
 	o := newWire(w, formEvents, behavior)
 	if o.begin() != nil {
 		return
 	}
+
 	for i := range otherModelChunks {
 		sleep(r.Context().Done(), behavior.Delay)
 		if o.event(func(b []byte) []byte {

@@ -147,12 +147,14 @@ func scriptIDs(s string) []int32 {
 		if at == nil {
 			return appendSigned(ids, encode(s))
 		}
+
 		group := func(n int) string {
 			if at[2*n] < 0 {
 				return ""
 			}
 			return s[at[2*n]:at[2*n+1]]
 		}
+
 		ids = appendSigned(ids, encode(s[:at[0]]))
 		switch name := group(1); {
 		case name == "loop":
@@ -172,6 +174,7 @@ func scriptIDs(s string) []int32 {
 				ids = append(ids, fillerWord)
 			}
 		}
+
 		s = s[at[1]:]
 	}
 }
@@ -204,8 +207,10 @@ func readScript(p prompt) script {
 	if last >= 0 {
 		user = p.messages[last].body
 	}
+
 	s.readLines(user, p, last)
 	results := p.results(last)
+
 	if len(s.calls) == 0 && len(results) == 0 && s.text == nil && asksWeather.MatchString(user) {
 		for _, t := range p.tools() {
 			if weatherTool.MatchString(t.name) {
@@ -214,6 +219,7 @@ func readScript(p prompt) script {
 			}
 		}
 	}
+
 	if s.text == nil {
 		text := "Hello there friend."
 		if schema := p.responseSchema(); len(results) > 0 {
@@ -225,6 +231,8 @@ func readScript(p prompt) script {
 		}
 		s.text = &text
 	}
+
+	// One call for each turn: those whose results are there have been made.
 	s.calls = s.calls[min(len(results), len(s.calls)):]
 	if len(s.calls) > 0 {
 		s.calls[0].args = fillFromResults(s.calls[0].args, results)
@@ -232,6 +240,7 @@ func readScript(p prompt) script {
 	if len(results) > 0 {
 		s.commentary = ""
 	}
+
 	return s
 }
 
@@ -253,10 +262,12 @@ func (s *script) readLines(user string, p prompt, last int) {
 		if rest, ok := strings.CutPrefix(line, repeatedMark); ok && p.repeated {
 			line = strings.TrimSpace(rest)
 		}
+
 		word, value := line, ""
 		if i := strings.IndexFunc(line, unicode.IsSpace); i >= 0 {
 			word, value = line[:i], strings.TrimSpace(line[i:])
 		}
+
 		switch {
 		case line == "NOTHINK":
 			s.nothink = true
@@ -283,6 +294,7 @@ func (s *script) readLines(user string, p prompt, last int) {
 			s.calls = append(s.calls, readCall(value, p))
 		}
 	}
+
 	switch {
 	case js != nil:
 		s.text = js

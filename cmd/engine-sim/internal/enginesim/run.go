@@ -29,12 +29,14 @@ func (r *run) stream(w http.ResponseWriter) string {
 	if r.wire.begin() != nil {
 		return StateCancelled
 	}
+
 	if failed := r.peerError(); failed != nil {
 		if r.ctx.Err() != nil || r.wire.sendError(failed) != nil {
 			return StateCancelled
 		}
 		return StateFailed
 	}
+
 	sleep(r.ctx.Done(), r.req.behavior.First)
 	for step := 0; ; step++ {
 		running := false
@@ -50,6 +52,7 @@ func (r *run) stream(w http.ResponseWriter) string {
 				return r.sendFault(c)
 			}
 		}
+
 		if !running {
 			break
 		}
@@ -57,6 +60,7 @@ func (r *run) stream(w http.ResponseWriter) string {
 			return r.endCancelled()
 		}
 	}
+
 	usage := r.reply.usage(nil)
 	if len(usage) > 0 && r.wire.event(func(b []byte) []byte { return append(b, usage...) }) != nil || r.wire.done() != nil {
 		return StateCancelled
@@ -82,6 +86,7 @@ func (r *run) single(w http.ResponseWriter) string {
 		}
 		return StateFailed
 	}
+
 	sleep(r.ctx.Done(), r.req.behavior.First)
 	for _, c := range r.choices {
 		for c.finish == "" && r.ctx.Err() == nil {
@@ -97,6 +102,7 @@ func (r *run) single(w http.ResponseWriter) string {
 		}
 		return StateFinished
 	}
+
 	writeJSON(w, http.StatusOK, r.reply.single(nil))
 	return StateFinished
 }

@@ -22,9 +22,11 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if err := p.getAll(field{"rid", &req.id}, field{"stream", &req.stream}, field{"cache_salt", &req.salt}, field{"sampling_params", &inner}); err != nil {
 		return nil, err
 	}
+
 	if req.id == "" {
 		req.id = s.nextID()
 	}
+
 	source := "input_ids"
 	if _, ok := p["text"]; ok {
 		source = "text"
@@ -33,11 +35,13 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if req.prompt, err = p.takePrompt(source); err != nil {
 		return req, err
 	}
+
 	sampling, err := params(inner).readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}, "min_new_tokens", "max_new_tokens", "sampling_seed")
 	if err != nil {
 		err.kind, err.param = "invalid_request_error", ""
 		return req, err
 	}
+
 	limit, size := s.options.ContextLength, len(req.prompt)
 	if size >= limit {
 		return req, tooLong("The input (%d tokens) is longer than the model's context length (%d tokens).", size, limit)
@@ -47,9 +51,11 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 			"%d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
 			limit, total, size, sampling.maxTokens)
 	}
+
 	if req.logprobs, err = p.readSGLangLogprobs(); err != nil {
 		return req, err
 	}
+
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - size)
 	return req, nil

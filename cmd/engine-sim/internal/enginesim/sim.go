@@ -105,6 +105,7 @@ func New(o Options) *Sim {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	s := &Sim{
 		options:   o,
 		mux:       http.NewServeMux(),
@@ -114,6 +115,7 @@ func New(o Options) *Sim {
 		prompts:   map[string]bool{},
 		transfers: newTransfers(),
 	}
+
 	s.routes()
 	return s
 }
@@ -131,17 +133,20 @@ func (s *Sim) routes() {
 	s.mux.HandleFunc("POST /v1/completions", s.handle(vllmAPI{}))
 	s.mux.HandleFunc("POST /inference/v1/generate", s.handle(vllmGenerateAPI{}))
 	s.mux.HandleFunc("POST /completion", s.handle(llamacppAPI{}))
+
 	for _, a := range grpcAPIs {
 		s.mux.HandleFunc("POST "+a.path, s.handle(a))
 		for call, answer := range a.calls(s) {
 			s.mux.HandleFunc("POST "+strings.TrimSuffix(a.path, "Generate")+call, answer)
 		}
 	}
+
 	s.mux.HandleFunc("POST /abort_request", s.abort)
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /get_model_info", s.modelInfo)
 	s.mux.HandleFunc("GET /model_info", s.modelInfo)
+
 	s.mux.HandleFunc("POST /sim/room", s.serveRoom)
 	s.mux.HandleFunc("POST /sim/kv", s.serveKV)
 	s.mux.HandleFunc("GET /sim/requests", s.serveRecords)
@@ -253,6 +258,7 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		s.reject(w, a, failed, false, rec)
 		return
 	}
+
 	req, failed := a.read(s, r.Header, params)
 	role := ""
 	if l, ok := a.(partReader); ok && failed == nil {
@@ -260,6 +266,8 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 			role = req.part.role
 		}
 	}
+
+	// The record is written before a failure is answered: a test reads it after the answer.
 	rest, err := json.Marshal(params) // without the prompt, which read has removed
 	if err != nil {
 		rest = nil
@@ -270,28 +278,33 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 			rec.RequestID, rec.PromptIDs = req.id, req.prompt
 		}
 	})
+
 	if failed != nil {
 		s.reject(w, a, failed, req != nil && req.stream, rec)
 		return
 	}
+
 	p := readPrompt(req.prompt)
 	user := ""
 	if i := p.last(); i >= 0 {
 		user = p.messages[i].body
 	}
 	p.repeated = strings.Contains(user, repeatedMark) && s.isRepeated(req.prompt)
+
 	seq := p.plan()
 	req.behavior, err = s.options.Behavior.With(r.Header.Get("x-engine-sim") + " " + directives(user, role))
 	if err != nil {
 		s.reject(w, a, badRequest("", "x-engine-sim: "+err.Error()), false, rec)
 		return
 	}
+
 	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
 		if seq, err = g.choose(planCandidates(p)); err != nil {
 			s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
 			return
 		}
 	}
+
 	s.answer(w, r, a, req, seq, rec)
 }
 
@@ -326,6 +339,7 @@ var errAborted = errors.New("aborted")
 func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRequest, seq sequence, rec *Record) {
 	ctx, abort := context.WithCancelCause(r.Context())
 	defer abort(nil)
+
 	if req.abortable {
 		if !s.register(req.id, abort) {
 			s.reject(w, a, badRequest("", "Duplicate request ID detected: "+req.id), false, rec)
@@ -333,6 +347,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 		}
 		defer s.unregister(req.id)
 	}
+
 	if req.behavior.Status != 0 {
 		sleep(ctx.Done(), req.behavior.First)
 		s.end(rec, StateFailed, req.behavior.Status)
@@ -343,20 +358,26 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 		writeStatus(w, req.behavior)
 		return
 	}
+
 	req.cached = s.cache.add(req.prompt, req.salt)
 	req.created = s.now().Unix()
+
+	// A prefill engine computes the prompt, whatever number of tokens is asked for.
 	if req.part != nil && req.part.role == RolePrefill {
 		req.limits.minTokens, req.limits.maxTokens = 0, 1
 	}
+
 	choices := make([]*choice, req.n)
 	for i := range choices {
 		choices[i] = newChoice(i, seq, req.limits, req.seed)
 	}
+
 	run := run{ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices, reply: a.begin(s, req, choices)}
 	if req.part != nil {
 		local, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 		run.awaitPeer = func() *apiError { return s.awaitPeer(ctx, req, local) }
 	}
+
 	state := run.stream(w)
 	s.finishPrefill(req, state)
 	s.change(rec, func(rec *Record) {
@@ -366,6 +387,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 		}
 	})
 	s.end(rec, state, http.StatusOK)
+
 	if state == StateFailed && req.behavior.Fault == "cut" {
 		panic(http.ErrAbortHandler) // net/http then closes the connection without the last chunk
 	}

@@ -25,23 +25,29 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	); err != nil {
 		return nil, err
 	}
+
 	req.includeUsage, req.continuousUsage = options.Usage, options.Continuous
+
 	if id := header.Get("x-request-id"); id != "" {
 		req.id = id
 	}
 	if req.id == "" {
 		req.id = s.nextID()
 	}
+
 	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
 		return req, err
 	}
+
 	if !s.serves(req.model) {
 		return req, unknownModel(req.model)
 	}
+
 	if !req.stream && len(p["stream_options"]) > 0 {
 		return req, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
 	}
+
 	sampling, err := p.readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: 16}, "min_tokens", "max_tokens", "seed")
 	if err != nil {
 		return req, err
@@ -49,6 +55,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	if sampling.n > 1 && sampling.temperature == 0 {
 		return req, badRequest("", fmt.Sprintf("n must be 1 when using greedy sampling, got %d.", sampling.n))
 	}
+
 	limit := s.options.ContextLength
 	if sampling.maxTokens > limit { // vLLM shortens the limit silently to what fits
 		return req, outputTooLong(limit, sampling.maxTokens)
@@ -56,9 +63,11 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
+
 	if req.logprobs, err = p.readLogprobs(); err != nil {
 		return req, err
 	}
+
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil

@@ -25,13 +25,16 @@ func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.Raw
 	); err != nil {
 		return nil, err
 	}
+
 	req.includeUsage = options.Usage
+
 	if id := header.Get("x-request-id"); id != "" {
 		req.id = id
 	}
 	if req.id == "" {
 		req.id = s.nextID()
 	}
+
 	var err *apiError
 	if req.prompt, err = p.takePrompt("token_ids"); err != nil {
 		return req, err
@@ -39,17 +42,21 @@ func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.Raw
 	if !s.serves(req.model) {
 		return req, unknownModel(req.model)
 	}
+
 	limit := s.options.ContextLength
 	sampling, err := params(inner).readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: limit}, "min_tokens", "max_tokens", "seed")
 	if err != nil {
 		return req, err
 	}
+
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
+
 	if req.logprobs, err = params(inner).readLogprobs(); err != nil {
 		return req, err
 	}
+
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
