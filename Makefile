@@ -11,6 +11,8 @@ ENVOY_VERSION := 1.40.0
 ENVOY_VERSIONS ?= 1.40.0 1.39.3 1.38.3
 PYTHON        ?= python3
 PKG           ?= ./...
+# The packages of tests that start an Envoy, without those of a tag alone.
+E2E           := ./e2e/clients ./e2e/engines ./e2e/gateways ./e2e/operations ./e2e/replies ./e2e/stores
 # The tests of "make test-envoys", a regular expression; empty: all.
 RUN           ?=
 # Fuzzing time per target of "make fuzz".
@@ -158,7 +160,7 @@ $(CLUSTER)/dns: tools/cluster/node/go.mod tools/cluster/node/go.sum tools/cluste
 
 .PHONY: demo
 demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulated engine
-	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./e2e/demo
+	@mkdir -p bin && go build -o bin/ ./cmd/... ./e2e/demo
 	@bin/demo
 
 # check
@@ -176,13 +178,13 @@ SMOKE_CLIENTS := openai-go|openai-go-1\.12\.0|openai-node|openai-python|openai-p
 
 .PHONY: test-clients
 test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 4 GB of disk); CLIENTS selects
-	go vet -tags clients ./e2e ./e2e/clients/...
-	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestClaudeCode|TestCodingAgents|TestMessageToolsClient)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e
+	go vet -tags clients ./e2e/clients/...
+	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestClaudeCode|TestCodingAgents|TestMessageToolsClient)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e/clients
 
 .PHONY: smoke-clients
 smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients with the SDKs that are installed fast
-	go vet -tags clients ./e2e ./e2e/clients/...
-	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$|^TestClients$$/^($(SMOKE_CLIENTS))$$' ./e2e
+	go vet -tags clients ./e2e/clients/...
+	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$|^TestClients$$/^($(SMOKE_CLIENTS))$$' ./e2e/clients
 
 .PHONY: test-stores
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
@@ -192,19 +194,19 @@ test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need Envoy with each of ENVOY_VERSIONS (4 minutes each); RUN selects
 	@failed=; for version in $(ENVOY_VERSIONS); do \
 		echo "== Envoy $$version"; \
-		ENVOY_BIN=$(BIN)/envoys/$$version go test -timeout 15m -count 1 -run '$(RUN)' ./cmd/envoy-harmony ./envoy ./e2e || failed="$$failed $$version"; \
+		ENVOY_BIN=$(BIN)/envoys/$$version go test -p 1 -timeout 15m -count 1 -run '$(RUN)' ./cmd/envoy-harmony ./envoy $(E2E) || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "tests failed with Envoy$$failed" >&2; exit 1; }
 
 .PHONY: test-charts
 test-charts: $(ENVOY) $(CHART_TOOLS) $(EGCTL) ## test the Helm chart: renders, their validation, alerts and dashboard with a real Prometheus, gateways with a real Envoy
 	@e2e/charts/run.sh
-	go vet -tags charts ./e2e
-	go test -tags charts -count 1 -timeout 5m -run '^(TestEnvoyGateway|TestIstio)$$' ./e2e
+	go vet -tags charts ./e2e/gateways
+	go test -tags charts -count 1 -timeout 5m -run '^(TestEnvoyGateway|TestIstio)$$' ./e2e/gateways
 
 .PHONY: istio-config
 istio-config: $(ENVOY) $(BIN)/helm $(BIN)/istiod-config ## record what istiod makes of the chart's objects for Istio
-	UPDATE_ISTIO=1 go test -tags charts -count 1 -run '^TestIstio$$' ./e2e
+	UPDATE_ISTIO=1 go test -tags charts -count 1 -run '^TestIstio$$' ./e2e/gateways
 
 $(BIN)/istiod-config: tools/istio/main.go tools/istio/go.mod tools/istio/go.sum
 	@echo "Building istiod's code, which takes some minutes and 2 GB of memory the first time:"
@@ -238,8 +240,8 @@ ATTACK_HEAVY ?=
 
 .PHONY: attack
 attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and print a table (under 5 minutes; Linux); ATTACK selects
-	@mkdir -p bin && go vet -tags attack ./e2e && go test -c -tags attack -o bin/attack.test ./e2e
-	@cd e2e && ATTACK='$(ATTACK)' ATTACK_HEAVY='$(ATTACK_HEAVY)' ../bin/attack.test -test.run '^TestAttack$$' -test.timeout 20m
+	@mkdir -p bin && go vet -tags attack ./e2e/attack && go test -c -tags attack -o bin/attack.test ./e2e/attack
+	@cd e2e/attack && ATTACK='$(ATTACK)' ATTACK_HEAVY='$(ATTACK_HEAVY)' ../../bin/attack.test -test.run '^TestAttack$$' -test.timeout 20m
 
 .PHONY: race
 race: $(ENVOY) venv ## run all tests with the race detector, those of the stores with real servers too (nightly)
@@ -253,13 +255,13 @@ SCREENSHOTS   ?=
 
 .PHONY: test-inspector
 test-inspector: $(ENVOY) ## test the inspector's page in a headless Chromium (Debian: chromium); SCREENSHOTS takes pictures
-	@go vet -tags browser ./e2e
-	go test -tags browser -count 1 -timeout 10m -run '^TestInspector' ./e2e -args -screenshots='$(if $(SCREENSHOTS),$(abspath $(SCREENSHOTS)))'
+	@go vet -tags browser ./e2e/operations
+	go test -tags browser -count 1 -timeout 10m -run '^TestInspector' ./e2e/operations -args -screenshots='$(if $(SCREENSHOTS),$(abspath $(SCREENSHOTS)))'
 
 .PHONY: replay
 replay: $(ENVOY) ## record all exchanges of the end-to-end tests, and replay them (10 minutes)
 	@rm -rf bin/records && mkdir -p bin/records && go build -o bin/ ./cmd/envoy-harmony
-	E2E_RECORDS=$(CURDIR)/bin/records go test -count 1 -timeout 30m ./e2e
+	E2E_RECORDS=$(CURDIR)/bin/records go test -p 1 -count 1 -timeout 30m $(E2E)
 	ENVOY_HARMONY_RESPONSES_SEAL_KEYS='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' bin/envoy-harmony replay bin/records
 
 # Flags of "make load", such as LOAD='-scenarios paced,knee -streams 400'; LOAD=-quick
@@ -282,8 +284,8 @@ STORE         ?=
 
 .PHONY: soak
 soak: $(ENVOY) ## load a real stack for SOAKTIME (30m) and check that nothing grows and no stream lacks its end
-	@go vet -tags soak ./e2e
-	SOAKTIME=$(SOAKTIME) SOAKSTORE='$(STORE)' go test -tags soak -count 1 -timeout 12h -run '^TestSoak' -v ./e2e
+	@go vet -tags soak ./e2e/operations
+	SOAKTIME=$(SOAKTIME) SOAKSTORE='$(STORE)' go test -tags soak -count 1 -timeout 12h -run '^TestSoak' -v ./e2e/operations
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint vuln ## run golangci-lint, and look dependencies up in Go's vulnerability database

@@ -191,93 +191,96 @@ func Bootstrap(o Options) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// page is the data of the template.
+// page is the data of the template. It is large because the template has one name for
+// each of its places, and computes nothing.
 type page struct {
 	Options
+
+	// Names of headers and of metadata, from package header.
 	EngineHeader       string
 	PrefillHeader      string
 	UpstreamHeader     string
 	PromptTokensHeader string
-	PacingMetadata     string   // by which the filter sees that the pacing route exists
-	FilledHeader       string   // of a request that Envoy has given a body
-	PacingRoute        string   // value of EngineHeader that selects it
-	LimitsTokens       bool     // RateLimitService or PromptTokensPerMinute is set
-	Internal           []string // request headers that no client may set
-	Pins               bool     // some prefill calls name their endpoint
-	Picker             string   // cluster of an endpoint picker; "" if there is none
-	MetadataNamespace  string
-	UsageNamespace     string
-	LoggedMetadata     []string
-	ExposedHeaders     string // response headers that scripts of other origins can read
-	HashHeader         string // header that selects a replica; "" if none does
-	Listener           endpoint
-	LoopbackAddress    *endpoint
-	AdminAddress       endpoint
-	Filter             cluster
-	Clusters           []cluster // engines, and the upstream if it is not an engine
-	Filtered           []string  // matches of the routes on which the filter is enabled
-	ReadsOnly          string    // part of a match that excludes changes
-	Open               []string  // matches of the upstream's other routes
-	Default            string    // cluster of requests that are not for an engine; "" if there is none
+	// by which the filter sees that the pacing route exists
+	PacingMetadata string
+	// of a request that Envoy has given a body
+	FilledHeader string
+	// value of EngineHeader that selects the pacing route
+	PacingRoute string
+	// request headers that no client may set
+	Internal []string
+	// response headers that scripts of other origins can read
+	ExposedHeaders    string
+	MetadataNamespace string
+	UsageNamespace    string
+	LoggedMetadata    []string
+
+	// Addresses.
+	Listener        endpoint
+	LoopbackAddress *endpoint
+	AdminAddress    endpoint
+
+	// Clusters: the engines, and the upstream if it is not an engine.
+	Filter   cluster
+	Clusters []cluster
+	// cluster of requests that are not for an engine; "" if there is none
+	Default string
+	// cluster of an endpoint picker; "" if there is none
+	Picker string
+	// some prefill calls name their endpoint
+	Pins bool
+	// header that selects a replica; "" if none does
+	HashHeader string
+	// RateLimitService or PromptTokensPerMinute is set
+	LimitsTokens bool
+
+	// Routes: matches of those on which the filter is enabled, a part of a match that
+	// excludes changes, and matches of the upstream's other routes.
+	Filtered  []string
+	ReadsOnly string
+	Open      []string
 }
 
+// cluster is a cluster of Envoy.
 type cluster struct {
-	Name       string
+	Name      string
+	Endpoints []endpoint
+
+	// How an endpoint is chosen: an engine may have several replicas, a call names its
+	// endpoint, or an endpoint picker selects it.
+	Replicas   bool
+	Pinned     bool
+	Picked     bool
 	HealthPath string
-	Replicas   bool // an engine that may have several replicas
-	Pinned     bool // calls name their endpoint
-	Picked     bool // an endpoint picker selects the endpoint
-	Endpoints  []endpoint
-	GRPC       bool
-	OneCall    bool // a connection serves one request
-	TLS        bool
-	CAFile     string
+
+	// How Envoy connects. OneCall: a connection serves one request.
+	GRPC    bool
+	OneCall bool
+	TLS     bool
+	CAFile  string
 }
 
+// endpoint is an address.
 type endpoint struct {
 	Pipe string // path of a Unix socket; otherwise Host and Port are set
 	Host string
 	Port int
 }
 
+// page computes the data of the template. It collects all errors, so that a user sees
+// every wrong option at once.
 func (o Options) page() (*page, error) {
-	p := &page{
-		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
-		PromptTokensHeader: header.PromptTokens, PacingMetadata: header.Pacing, FilledHeader: header.Filled, PacingRoute: header.PacingRoute, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
-		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
-		ExposedHeaders: exposedHeaders(),
-	}
-	if p.Admin == "" {
-		p.Admin = "127.0.0.1:0"
-	}
-	if p.StreamIdleTimeout == 0 {
-		p.StreamIdleTimeout = time.Hour
-	}
-	if p.RetryBufferBytes == 0 {
-		p.RetryBufferBytes = 8 << 20
-	}
-	p.Filtered, p.Open = o.routes()
-	p.ReadsOnly = readsOnly
+	p := o.newPage()
+
 	var errs []error
-	parse := func(what, address string) endpoint {
-		e, err := parseAddress(address)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
-		}
-		return e
-	}
 	var err error
 	if p.HashHeader, err = o.hashHeader(); err != nil {
 		errs = append(errs, err)
 	}
-	p.Listener = parse("listen", o.Listen)
-	p.AdminAddress = parse("admin", p.Admin)
-	if o.Loopback != "" {
-		e := parse("loopback", o.Loopback)
-		p.LoopbackAddress = &e
-	}
-	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
-	errs = append(errs, checkOrigins(o.CORSOrigins), o.checkFilterTLS(p.Filter.Endpoints[0]), o.checkLoopbackTLS(p.LoopbackAddress))
+	errs = append(errs, p.setAddresses()...)
+	errs = append(errs, checkOrigins(o.CORSOrigins),
+		o.checkFilterTLS(p.Filter.Endpoints[0]), o.checkLoopbackTLS(p.LoopbackAddress))
+
 	if len(o.Engines) == 0 {
 		errs = append(errs, errors.New("there is no engine: configure at least one"))
 	}
@@ -289,17 +292,77 @@ func (o Options) page() (*page, error) {
 	if err := p.addRateLimit(); err != nil {
 		errs = append(errs, fmt.Errorf("rate limit: %w", err))
 	}
-	if o.Upstream != "" {
-		c, err := o.newCluster("upstream", []string{o.Upstream})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("upstream: %w", err))
-		}
-		p.Clusters = append(p.Clusters, c)
-		p.Default = c.Name
-	} else if i := slices.IndexFunc(p.Clusters, func(c cluster) bool { return !c.GRPC }); i >= 0 {
-		p.Default = p.Clusters[i].Name
+
+	// The upstream comes last: without one, the first of the clusters above stands for it.
+	if err := p.setDefault(); err != nil {
+		errs = append(errs, fmt.Errorf("upstream: %w", err))
 	}
 	return p, errors.Join(errs...)
+}
+
+// newPage returns a page with what cannot be wrong: names, defaults, routes.
+func (o Options) newPage() *page {
+	p := &page{
+		Options: o,
+
+		EngineHeader:       header.Engine,
+		PrefillHeader:      header.Prefill,
+		UpstreamHeader:     header.Upstream,
+		PromptTokensHeader: header.PromptTokens,
+		PacingMetadata:     header.Pacing,
+		FilledHeader:       header.Filled,
+		PacingRoute:        header.PacingRoute,
+		Internal:           header.Internal(),
+		ExposedHeaders:     exposedHeaders(),
+		MetadataNamespace:  header.MetadataNamespace,
+		UsageNamespace:     header.TokenUsageNamespace,
+		LoggedMetadata:     loggedMetadata,
+
+		LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
+		ReadsOnly:    readsOnly,
+	}
+	p.Filtered, p.Open = o.routes()
+
+	p.Admin = cmp.Or(p.Admin, "127.0.0.1:0")
+	p.StreamIdleTimeout = cmp.Or(p.StreamIdleTimeout, time.Hour)
+	p.RetryBufferBytes = cmp.Or(p.RetryBufferBytes, 8<<20)
+	return p
+}
+
+// setAddresses sets the listeners' addresses and the filter's.
+func (p *page) setAddresses() (errs []error) {
+	parse := func(what, address string) endpoint {
+		e, err := parseAddress(address)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+		return e
+	}
+
+	p.Listener = parse("listen", p.Listen)
+	p.AdminAddress = parse("admin", p.Admin)
+	if p.Loopback != "" {
+		e := parse("loopback", p.Loopback)
+		p.LoopbackAddress = &e
+	}
+	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", p.ExtProc)}}
+	return errs
+}
+
+// setDefault sets the cluster of requests that are not for an engine.
+func (p *page) setDefault() error {
+	if p.Upstream != "" {
+		c, err := p.newCluster("upstream", []string{p.Upstream})
+		p.Clusters = append(p.Clusters, c)
+		p.Default = c.Name
+		return err
+	}
+
+	// A gRPC service of an engine has no paths of OpenAI's API.
+	if i := slices.IndexFunc(p.Clusters, func(c cluster) bool { return !c.GRPC }); i >= 0 {
+		p.Default = p.Clusters[i].Name
+	}
+	return nil
 }
 
 // checkFilterTLS checks the TLS of connections to the filter.
@@ -339,8 +402,10 @@ func (p *page) addEngine(e Engine) (errs []error) {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	c.GRPC, c.OneCall, c.HealthPath, c.Replicas, c.Picked = e.GRPC, e.OneCall, e.HealthPath, e.Replicas(), e.EndpointPicker != ""
+	c.GRPC, c.OneCall, c.HealthPath, c.Replicas = e.GRPC, e.OneCall, e.HealthPath, e.Replicas()
+	c.Picked = e.EndpointPicker != ""
 	p.Clusters = append(p.Clusters, c)
+
 	if c.Picked {
 		if c, err = p.newCluster("picker_"+e.Name, []string{e.EndpointPicker}); err != nil {
 			errs = append(errs, fmt.Errorf("endpoint picker: %w", err))
@@ -348,9 +413,11 @@ func (p *page) addEngine(e Engine) (errs []error) {
 		c.GRPC, p.Picker = true, cmp.Or(p.Picker, c.Name)
 		p.Clusters = append(p.Clusters, c)
 	}
+
 	if len(e.Prefill) == 0 {
 		return errs
 	}
+	// The clients' listener has no route to prefill endpoints.
 	if p.Loopback == "" {
 		errs = append(errs, errors.New("prefill endpoints are reached through the loopback listener: set loopback"))
 	}
@@ -360,7 +427,9 @@ func (p *page) addEngine(e Engine) (errs []error) {
 	}
 	c.GRPC, c.HealthPath, c.Replicas, c.Pinned = e.GRPC, e.HealthPath, prefill.Replicas(), e.PinPrefill
 	p.Pins = p.Pins || c.Pinned
-	p.Clusters, p.Engines = append(p.Clusters, c), append(slices.Clip(p.Engines), prefill)
+	p.Clusters = append(p.Clusters, c)
+	// The routes are made of Engines, which is the caller's: clipped, it is copied.
+	p.Engines = append(slices.Clip(p.Engines), prefill)
 	return errs
 }
 
@@ -419,6 +488,8 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 		if err != nil {
 			return c, fmt.Errorf("%q: %w", raw, err)
 		}
+
+		// A cluster has one transport socket for all of its endpoints.
 		tls := u.Scheme == "https"
 		if i > 0 && tls != c.TLS {
 			return c, errors.New("it has http and https URLs: configure two engines")
@@ -426,6 +497,7 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 		c.TLS = tls
 		c.Endpoints = append(c.Endpoints, e)
 	}
+
 	if c.TLS {
 		if c.CAFile = o.CAFile; c.CAFile == "" {
 			c.CAFile = systemCAFile()

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,12 @@ func Find(getenv func(string) string) (string, error) {
 		}
 		return path, nil
 	}
+
 	if path, err := exec.LookPath("envoy"); err == nil {
 		return path, nil
 	}
+
+	// Tests and "go run" have a working directory below the one that make downloads to.
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find Envoy: %w", err)
@@ -81,22 +85,21 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start Envoy: %w", err)
 	}
+
 	p := &Process{dir: dir, log: o.Log, done: make(chan struct{})}
 	config, adminFile := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin")
 	if err := os.WriteFile(config, o.Bootstrap, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Envoy: %w", err), os.RemoveAll(dir))
 	}
-	level := o.LogLevel
-	if level == "" {
-		level = "warning"
-	}
+
 	args := []string{
-		"-c", config, "--admin-address-path", adminFile, "--log-level", level,
+		"-c", config, "--admin-address-path", adminFile, "--log-level", cmp.Or(o.LogLevel, "warning"),
 		"--disable-hot-restart", // several Envoys on one machine would share its shared memory
 	}
 	if o.Concurrency > 0 {
 		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
 	}
+
 	p.cmd = exec.Command(o.Binary, args...)
 	p.cmd.SysProcAttr = processAttributes()
 	if err := p.start(); err != nil {
@@ -214,6 +217,7 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var listeners struct {
 		Statuses []struct {
 			Name  string `json:"name"`
@@ -228,6 +232,7 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(body, &listeners); err != nil {
 		return "", fmt.Errorf("read Envoy's listeners: %w", err)
 	}
+
 	for _, status := range listeners.Statuses {
 		if socket := status.Local.Socket; status.Name == clientListener {
 			return net.JoinHostPort(socket.Address, strconv.Itoa(socket.Port)), nil
@@ -242,9 +247,11 @@ const clientListener = "openai"
 // Drain closes the clients' listener and waits until no request is active or ctx
 // ends.
 func (p *Process) Drain(ctx context.Context) error {
+	// The loopback listener stays: requests that are running call engines through it.
 	if _, err := p.ask(ctx, http.MethodPost, "/drain_listeners?inboundonly"); err != nil {
 		return err
 	}
+
 	for {
 		body, err := p.ask(ctx, http.MethodGet, "/stats?filter=^http.openai.downstream_rq_active$")
 		if err != nil {

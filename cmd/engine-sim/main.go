@@ -6,6 +6,9 @@
 //	engine-sim --tokens-per-event 8 --delay 5ms --output-ids cumulative
 //	curl http://127.0.0.1:8000/sim/requests    # the requests so far
 //
+// "envoy-harmony run --simulate" starts it, and holds its standard input open for as
+// long as it needs it (--until-stdin-ends).
+//
 // Package enginesim documents the lines of a message and the directives. A request's
 // header x-engine-sim accepts the same directives as --behavior.
 package main
@@ -15,6 +18,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -23,7 +27,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/cmd/internal/enginesim"
+	"github.com/envoy-harmony/envoy-harmony/cmd/engine-sim/internal/enginesim"
 )
 
 func main() {
@@ -36,48 +40,87 @@ func main() {
 	}
 }
 
-// run parses the command line and serves the engine until ctx ends.
-func run(ctx context.Context, args []string) error {
-	var o enginesim.Options
-	var set []string // directives in the order of the flags
-	directive := func(key string) func(string) error {
-		return func(value string) error {
-			set = append(set, key+"="+value)
-			return nil
-		}
-	}
+// command is what the command line asks for.
+type command struct {
+	listen        string
+	untilStdinEnd bool
+	engine        enginesim.Options
+}
+
+// parse reads the command line.
+func parse(args []string) (*command, error) {
+	c := &command{}
 	flags := flag.NewFlagSet("engine-sim", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:8000", "`address` to listen on; port 0 chooses a free port")
-	models := flags.String("models", "", "served model `names`, separated by commas (default gpt-oss-20b and -120b, with and without openai/)")
-	flags.IntVar(&o.ContextLength, "context-length", 131072, "context length in `tokens`")
-	flags.IntVar(&o.Records, "records", 1000, "number of `requests` that are recorded; -1 for none")
-	flags.StringVar(&o.Role, "role", "", "`role` as a disaggregated engine: prefill or decode (default both)")
-	flags.Func("tokens-per-event", "`tokens` per event, or random:MAX", directive("tokens-per-event"))
-	flags.Func("delay", "`time` before each token", directive("delay"))
-	flags.Func("first", "`time` before the first token", directive("first"))
-	flags.Func("cut", "`bytes` of the body per write, or random:MAX", directive("cut"))
-	flags.Func("output-ids", "`form` of SGLang's output_ids: incremental or cumulative", directive("output-ids"))
-	flags.Func("behavior", "`directives` for every request, such as \"fault=cut@5 seed=1\"", func(value string) error {
-		set = append(set, value)
-		return nil
-	})
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "`address` to listen on; port 0 chooses a free port")
+	flags.BoolVar(&c.untilStdinEnd, "until-stdin-ends", false,
+		"end when standard input ends, which the program that started this one holds open")
+	models := flags.String("models", "",
+		"served model `names`, separated by commas (default gpt-oss-20b and -120b, with and without openai/)")
+	flags.IntVar(&c.engine.ContextLength, "context-length", 131072, "context length in `tokens`")
+	flags.IntVar(&c.engine.Records, "records", 1000, "number of `requests` that are recorded; -1 for none")
+	flags.StringVar(&c.engine.Role, "role", "", "`role` as a disaggregated engine: prefill or decode (default both)")
+	directives := behaviorFlags(flags)
+
 	if err := flags.Parse(args); err != nil {
-		return err
+		return nil, err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if o.Role != "" && o.Role != enginesim.RolePrefill && o.Role != enginesim.RoleDecode {
-		return fmt.Errorf("role %q: use %s or %s", o.Role, enginesim.RolePrefill, enginesim.RoleDecode)
+
+	if role := c.engine.Role; role != "" && role != enginesim.RolePrefill && role != enginesim.RoleDecode {
+		return nil, fmt.Errorf("role %q: use %s or %s", role, enginesim.RolePrefill, enginesim.RoleDecode)
 	}
 	var err error
-	if o.Behavior, err = o.Behavior.With(strings.Join(set, " ")); err != nil {
-		return err
+	if c.engine.Behavior, err = c.engine.Behavior.With(strings.Join(*directives, " ")); err != nil {
+		return nil, err
 	}
 	if *models != "" {
-		o.Models = strings.Split(*models, ",")
+		c.engine.Models = strings.Split(*models, ",")
 	}
-	return serve(ctx, *listen, enginesim.New(o))
+	return c, nil
+}
+
+// behaviorFlags adds the flags that are directives. It returns the directives in the
+// order of the flags, because a later one overrides an earlier one.
+func behaviorFlags(flags *flag.FlagSet) *[]string {
+	directives := &[]string{}
+	directive := func(name, usage string) {
+		flags.Func(name, usage, func(value string) error {
+			*directives = append(*directives, name+"="+value)
+			return nil
+		})
+	}
+
+	directive("tokens-per-event", "`tokens` per event, or random:MAX")
+	directive("delay", "`time` before each token")
+	directive("first", "`time` before the first token")
+	directive("cut", "`bytes` of the body per write, or random:MAX")
+	directive("output-ids", "`form` of SGLang's output_ids: incremental or cumulative")
+	flags.Func("behavior", "`directives` for every request, such as \"fault=cut@5 seed=1\"", func(value string) error {
+		*directives = append(*directives, value)
+		return nil
+	})
+	return directives
+}
+
+// run parses the command line and serves the engine until ctx ends.
+func run(ctx context.Context, args []string) error {
+	c, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if c.untilStdinEnd {
+		// The operating system closes the other end of the pipe when the parent ends,
+		// however it ends, so that no engine stays behind a parent that was killed.
+		parent, ended := context.WithCancel(ctx)
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			ended()
+		}()
+		ctx = parent
+	}
+	return serve(ctx, c.listen, enginesim.New(c.engine))
 }
 
 // serve serves the engine until ctx ends. Running requests then have one second to
@@ -88,13 +131,18 @@ func serve(ctx context.Context, address string, engine http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
+
 	server := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
-	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1 << 20} // gRPC servers of engines have no limit
 	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true) // gRPC
+	// gRPC, whose servers in engines have no limit of streams.
+	server.Protocols.SetUnencryptedHTTP2(true)
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1 << 20}
+
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
+	// Programs that start this one read the port from this line.
 	fmt.Printf("engine-sim listening on http://%s\n", listener.Addr())
+
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving: %w", err)

@@ -30,6 +30,7 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
@@ -40,10 +41,13 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
+
 	if inspector != nil {
 		mux.Handle("GET /inspector/", inspector)
 		mux.Handle("GET /inspector", http.RedirectHandler("/inspector/", http.StatusMovedPermanently))
 	}
+
+	// Kubernetes asks for health by gRPC on this port too, without TLS.
 	server := &http.Server{Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second, Protocols: &http.Protocols{}}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)

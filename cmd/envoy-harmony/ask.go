@@ -73,11 +73,13 @@ func parseQuestion(p program, args []string) (*question, error) {
 		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony ask [flags] QUESTION\n\n%s\n\nFlags:\n", strings.TrimSpace(askUsage))
 		s.flags.PrintDefaults()
 	}
+
 	s.flags.StringVar(&q.url, "url", cmp.Or(p.getenv("OPENAI_BASE_URL"), defaultAskURL), "the base `URL` of the API, with its /v1")
 	s.flags.StringVar(&q.model, "model", defaultAskModel, "the model's `name`")
 	s.flags.BoolVar(&q.reasoning, "reasoning", false, "print the reasoning too, on standard error")
 	s.flags.DurationVar(&q.wait, "wait", 0, "how long to try again while nobody answers, or with 404, 502, 503 or 504")
 	s.flags.DurationVar(&q.timeout, "timeout", 5*time.Minute, "the most time for everything")
+
 	if key := p.getenv("OPENAI_API_KEY"); key != "" {
 		q.header.Set("Authorization", "Bearer "+key)
 	}
@@ -89,12 +91,14 @@ func parseQuestion(p program, args []string) (*question, error) {
 		q.header.Set(name, value)
 		return nil
 	})
+
 	if err := s.parseFlags(args); err != nil {
 		return nil, err
 	}
 	if q.text = strings.Join(s.flags.Args(), " "); q.text == "" {
 		return nil, s.wrong("the question is missing")
 	}
+
 	return q, nil
 }
 
@@ -112,17 +116,20 @@ func (q *question) ask(ctx context.Context, p program) error {
 	if err != nil {
 		return fmt.Errorf("ask: %w", err)
 	}
+
 	url := strings.TrimSuffix(q.url, "/") + "/chat/completions"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("ask: --url: %w", err)
 	}
+
 	req.Close = true // one request
 	req.Header = q.header.Clone()
 	req.Header.Set("Content-Type", "application/json")
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return &notReadyError{fmt.Errorf("ask: no answer: %w", err)}
@@ -131,6 +138,8 @@ func (q *question) ask(ctx context.Context, p program) error {
 	if resp.StatusCode != http.StatusOK {
 		return statusError(resp, url)
 	}
+
+	// A wrong base URL often answers with 200 and a page.
 	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
 		return fmt.Errorf("ask: %s answered with %q, not with a stream of events: is --url the base URL of an OpenAI API?", url, kind)
 	}
@@ -143,10 +152,12 @@ func statusError(resp *http.Response, url string) error {
 	var reply struct {
 		Error struct{ Message, Code string }
 	}
+
 	message := strings.TrimSpace(string(text))
 	if json.Unmarshal(text, &reply) == nil && reply.Error.Message != "" {
 		message = reply.Error.Message
 	}
+
 	hint := ""
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -156,6 +167,7 @@ func statusError(resp *http.Response, url string) error {
 	case http.StatusServiceUnavailable:
 		hint = " (Envoy cannot reach the filter, or the filter no engine: see both logs)"
 	}
+
 	err := fmt.Errorf("ask: %s: %s: %s%s", url, resp.Status, cmp.Or(message, "no message"), hint)
 	switch resp.StatusCode {
 	case http.StatusNotFound, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -187,6 +199,7 @@ func (q *question) read(body io.Reader, p program) error {
 		if !ok {
 			continue
 		}
+
 		if data = strings.TrimSpace(data); data == "[DONE]" {
 			fmt.Fprintln(p.stdout)
 			if !text {
@@ -194,6 +207,7 @@ func (q *question) read(body io.Reader, p program) error {
 			}
 			return nil
 		}
+
 		var chunk askChunk
 		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
 			return fmt.Errorf("ask: an event is no chunk of Chat Completions: %w", err)
@@ -201,6 +215,7 @@ func (q *question) read(body io.Reader, p program) error {
 		if chunk.Error != nil {
 			return fmt.Errorf("ask: the stream ended with an error: %s", chunk.Error.Message)
 		}
+
 		for _, c := range chunk.Choices {
 			if q.reasoning {
 				fmt.Fprint(p.stderr, cmp.Or(c.Delta.ReasoningContent, c.Delta.Reasoning))
@@ -210,6 +225,7 @@ func (q *question) read(body io.Reader, p program) error {
 			finish = cmp.Or(c.FinishReason, finish)
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("ask: the stream broke: %w", err)
 	}

@@ -44,14 +44,18 @@ func newCertificates(files config.TLS, log logrus.FieldLogger, metrics prometheu
 		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_tls_handshake_errors_total", Help: "Connections to the ext_proc port whose TLS handshake failed."}),
 		notAfter:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_tls_certificate_not_after_seconds", Help: "When the certificate of the ext_proc port expires, in seconds since 1970."}),
 	}
+
 	for _, m := range []prometheus.Collector{c.reloads, c.handshakes, c.notAfter} {
 		if err := metrics.Register(m); err != nil {
 			return nil, err
 		}
 	}
+
+	// Both are there from the start, so that a rate can be computed of them.
 	for _, outcome := range []string{reloadOK, reloadFailed} {
 		c.reloads.WithLabelValues(outcome)
 	}
+
 	texts, err := readTLS(files)
 	if err != nil {
 		return nil, err
@@ -145,6 +149,7 @@ func readTLS(files config.TLS) (t tlsTexts, err error) {
 		if f.path == "" {
 			continue
 		}
+
 		*f.to, err = os.ReadFile(f.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -154,6 +159,7 @@ func readTLS(files config.TLS) (t tlsTexts, err error) {
 		case err != nil:
 			err = fmt.Errorf("%s: %w", f.key, err)
 		}
+
 		errs = append(errs, err)
 	}
 	return t, errors.Join(errs...)
@@ -178,27 +184,32 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 	} else if err := parseCertificates(t.cert); err != nil {
 		errs = append(errs, fmt.Errorf("tls.cert_file: %s has a certificate that cannot be read (%w): write the file again", files.CertFile, err))
 	}
+
 	switch {
 	case hasBlock(t.key, "ENCRYPTED PRIVATE KEY") || bytes.Contains(t.key, []byte("Proc-Type: 4,ENCRYPTED")):
 		errs = append(errs, fmt.Errorf("tls.key_file: the key in %s is encrypted: write it without a passphrase", files.KeyFile))
 	case !hasBlock(t.key, "PRIVATE KEY"):
 		errs = append(errs, fmt.Errorf("tls.key_file: %s has no private key: it must have a PEM block PRIVATE KEY", files.KeyFile))
 	}
+
 	made := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2"}, CipherSuites: secureSuites(),
 		// Tickets would let a client in that another CA has signed.
 		SessionTicketsDisabled: true,
 	}
+
 	if files.ClientCAFile != "" {
 		made.ClientAuth, made.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		if !made.ClientCAs.AppendCertsFromPEM(t.clientCA) {
 			errs = append(errs, fmt.Errorf("tls.client_ca_file: %s has no certificate: it must have the CA of Envoy's certificate as a PEM block CERTIFICATE", files.ClientCAFile))
 		}
 	}
+
 	if errs != nil {
 		return nil, errors.Join(errs...)
 	}
+
 	pair, err := tls.X509KeyPair(t.cert, t.key)
 	if err != nil {
 		return nil, fmt.Errorf("tls.key_file: %s is not the key of the certificate in %s: set both keys to files that were made together (%w)", files.KeyFile, files.CertFile, err)

@@ -33,9 +33,11 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	var loopback loopbackFlags
 	loopback.add(s.flags)
 	output := s.flags.String("output", "", "the `file` to write, in place of standard output")
+
 	if err := s.parse(args); err != nil {
 		return err
 	}
+
 	cfg, _, err := s.load()
 	if err != nil {
 		return err
@@ -44,10 +46,12 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	if err := errors.Join(filter.apply(&o, cfg.TLS), loopback.apply(&o, cfg)); err != nil {
 		return err
 	}
+
 	text, err := envoy.Bootstrap(o)
 	if err != nil {
 		return err
 	}
+
 	if *output == "" {
 		_, err = p.stdout.Write(text)
 		return err
@@ -98,6 +102,7 @@ func (f *filterFlags) add(flags *flag.FlagSet) {
 // apply sets the options for the filter, whose listener has the settings t.
 func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 	o.ExtProc = cmp.Or(f.address, o.ExtProc)
+
 	switch {
 	case !t.Enabled() && f.ca+f.cert+f.key != "":
 		return errors.New("--filter-ca, --filter-cert and --filter-key are for TLS, but the filter listens without it: set tls.cert_file and tls.key_file in the configuration, or leave the flags out")
@@ -108,6 +113,7 @@ func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 	case t.ClientCAFile != "" && (f.cert == "" || f.key == ""):
 		return errors.New("tls.client_ca_file is set: name the certificate that Envoy presents, --filter-cert FILE --filter-key FILE")
 	}
+
 	o.ExtProcTLS = &envoy.FilterTLS{CAFile: f.ca, CertFile: f.cert, KeyFile: f.key}
 	return nil
 }

@@ -30,6 +30,7 @@ Flags:
 func inspectCommand(_ context.Context, p program, args []string) error {
 	flags := flag.NewFlagSet("inspect", flag.ContinueOnError)
 	flags.SetOutput(p.stderr)
+
 	v := recordWriter{out: bufio.NewWriter(p.stdout), painter: newPainter(p.stdout)}
 	flags.BoolVar(&v.brief, "brief", false, "one line for each record")
 	flags.BoolVar(&v.tokens, "tokens", false, "show each token of outputs with its id and its time")
@@ -38,10 +39,12 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 	asJSON := flags.Bool("json", false, "print what is shown as JSON, one object for each record")
 	raw := flags.Bool("record", false, "print the records themselves as JSON, such as for a test case in filter/testdata/records")
 	curl := flags.String("curl", "", "print a curl command that sends the request again to this base `URL`, such as http://127.0.0.1:10000")
+
 	flags.Usage = func() {
 		fmt.Fprint(p.stderr, inspectUsage)
 		flags.PrintDefaults()
 	}
+
 	if err := parseRecords(flags, args); err != nil {
 		return err
 	}
@@ -49,6 +52,7 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, file := range files {
 		err := record.ReadFile(file, func(r *record.Record) {
 			switch {
@@ -67,6 +71,7 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 			return err
 		}
 	}
+
 	return v.out.Flush()
 }
 
@@ -127,15 +132,18 @@ func (v *recordWriter) head(r *record.Record) {
 			v.print("", "  %s", word)
 		}
 	}
+
 	style := ""
 	if r.Result.Status != 200 || r.Result.Outcome != "ok" {
 		style = styleNote
 	}
 	v.print(style, "  %d %s", r.Result.Status, r.Result.Outcome)
 	v.print("", "  %s  %d calls, %d + %d tokens", inspect.Duration(r.Result.Micros).Round(time.Millisecond), r.Result.Calls, r.Result.Prompt, r.Result.Output)
+
 	for _, kind := range slices.Sorted(maps.Keys(r.Result.Repairs)) {
 		v.print(styleNote, "  repaired: %s %d", kind, r.Result.Repairs[kind])
 	}
+
 	if r.Redacted {
 		v.print(styleNote, "  redacted")
 	}
@@ -195,12 +203,14 @@ func (v *recordWriter) message(m *inspect.Message, tokens bool) {
 		v.print(style, " to %s", m.Recipient)
 	}
 	v.print("", "  (%d tokens)\n", len(m.Pieces))
+
 	if !tokens {
 		for line := range strings.SplitSeq(m.Text(), "\n") {
 			v.print(style, "    %s\n", line)
 		}
 		return
 	}
+
 	for i := range m.Pieces {
 		p := &m.Pieces[i]
 		v.print("", "    %7d  %11s  ", p.ID, inspect.Duration(p.At).Round(10*time.Microsecond))

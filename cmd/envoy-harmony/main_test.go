@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,11 +23,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(onlySimulate) != "" {
+		holdSimulator()
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(simulatorDir)
+		os.Exit(code)
+	}))
+}
 
 // execute runs a command that ends by itself.
 func execute(t *testing.T, env map[string]string, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
+	if slices.Contains(args, "--simulate") {
+		needSimulator(t)
+	}
 	var out, errs bytes.Buffer
 	p := program{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
 	for name, value := range env {
@@ -163,6 +175,9 @@ type running struct {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
+	if slices.Contains(args, "--simulate") {
+		needSimulator(t)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{cancel: cancel, exit: make(chan int, 1)}
 	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, environ: os.Environ()}

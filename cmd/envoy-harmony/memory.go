@@ -87,18 +87,23 @@ func cgroupLimit(system fs.FS) (limit int64, version string) {
 	if err != nil {
 		return 0, ""
 	}
+
 	for lines := bufio.NewScanner(bytes.NewReader(groups)); lines.Scan(); {
 		fields := strings.SplitN(lines.Text(), ":", 3) // hierarchy:controllers:path
 		if len(fields) != 3 {
 			continue
 		}
+
 		file, name := "memory.max", "v2"
 		if fields[1] != "" {
 			file, name = "memory.limit_in_bytes", "v1"
 		}
+
+		// The empty name of v2 stands for all controllers.
 		if fields[1] != "" && !hasOption(fields[1], "memory") {
 			continue
 		}
+
 		if found := leastLimit(system, mounts, fields[2], file); found > 0 && (limit == 0 || found < limit) {
 			limit, version = found, name
 		}

@@ -67,15 +67,18 @@ func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry
 	if err != nil {
 		return nil, err
 	}
+
 	o := &openTelemetry{content: content}
 	if traces == "" && metrics == "" {
 		return o, nil
 	}
+
 	otel.SetErrorHandler(&exportErrors{log: log})
 	from, err := resourceOf(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	if traces != "" {
 		exporter, err := newSpanExporter(ctx, traces)
 		if err != nil {
@@ -83,6 +86,7 @@ func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry
 		}
 		o.traces = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(from))
 	}
+
 	if metrics != "" {
 		exporter, err := newMetricExporter(ctx, metrics)
 		if err != nil {
@@ -90,6 +94,7 @@ func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry
 		}
 		o.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)), sdkmetric.WithResource(from))
 	}
+
 	return o, nil
 }
 
@@ -139,6 +144,7 @@ func exporterOf(signal string) (protocol string, err error) {
 	if disabled, _ := strconv.ParseBool(os.Getenv(envDisabled)); disabled {
 		return "", nil
 	}
+
 	variable := "OTEL_" + name + "_EXPORTER"
 	switch exporter := os.Getenv(variable); exporter {
 	case "none":
@@ -151,6 +157,7 @@ func exporterOf(signal string) (protocol string, err error) {
 	default:
 		return "", fmt.Errorf("%s is %q: set it to otlp or none (metrics for Prometheus are at the admin address, whatever it is)", variable, exporter)
 	}
+
 	variable = "OTEL_EXPORTER_OTLP_" + name + "_PROTOCOL"
 	if os.Getenv(variable) == "" {
 		variable = envProtocol

@@ -38,14 +38,17 @@ func renderCommand(ctx context.Context, p program, args []string) error {
 	s := newSettings(p, "render", renderUsage)
 	s.engineless = true
 	address := s.flags.String("listen", defaultRenderListen, "`address`: host:port or unix:///path")
+
 	if err := s.parse(args); err != nil {
 		return err
 	}
+
 	cfg, log, err := s.load()
 	if err != nil {
 		return err
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
+
 	registry := prometheus.NewRegistry()
 	seconds := renderSeconds(registry)
 	service, err := filter.NewRenderService(cfg, filter.Options{Log: log}, func(path string, status int, took time.Duration) {
@@ -54,6 +57,7 @@ func renderCommand(ctx context.Context, p program, args []string) error {
 	if err != nil {
 		return fmt.Errorf("make the render service: %w", err)
 	}
+
 	listener, err := listenAt(ctx, *address)
 	if err != nil {
 		return err
@@ -88,13 +92,16 @@ func serveRendering(ctx context.Context, listener net.Listener, h http.Handler, 
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: renderReadTimeout, Protocols: &http.Protocols{}}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
+
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
+
 	select {
 	case err := <-ended:
 		return fmt.Errorf("render: %w", err)
 	case <-ctx.Done():
 	}
+
 	log.Info("draining")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), renderDrain)
 	defer cancel()
@@ -102,6 +109,7 @@ func serveRendering(ctx context.Context, listener net.Listener, h http.Handler, 
 	if stopped := <-ended; !errors.Is(stopped, http.ErrServerClosed) {
 		err = errors.Join(err, stopped)
 	}
+
 	if err != nil {
 		return fmt.Errorf("render: drain: %w", err)
 	}

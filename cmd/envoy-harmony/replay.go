@@ -41,6 +41,7 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 	flags.SetOutput(p.stderr)
 	file := flags.String("config", "", "configuration `FILE` in place of that in the records, such as for its seal keys")
 	show := flags.Int("show", 20, "how many differences are shown; 0: all")
+
 	var engines []*replay.Engine
 	flags.Func("engine", "ask an engine, `KIND=URL`, such as vllm=http://10.0.0.1:8000; may be repeated", func(v string) error {
 		e, err := newEngine(v)
@@ -49,17 +50,21 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 	})
 	model := flags.String("engine-model", "", "the engines' `name` of the model (default: that of the records)")
 	greedy := flags.Bool("greedy", false, "ask with temperature 0")
+
 	flags.Usage = func() {
 		fmt.Fprint(p.stderr, replayUsage)
 		flags.PrintDefaults()
 	}
+
 	if err := parseRecords(flags, args); err != nil {
 		return err
 	}
+
 	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{}, causes: map[string]int{}}
 	if err := r.readConfig(*file); err != nil {
 		return err
 	}
+
 	for _, e := range engines {
 		e.Model, e.Greedy = *model, *greedy
 		r.asked = append(r.asked, &asked{engine: e})
@@ -103,19 +108,24 @@ func (r *replayer) replay(paths []string) error {
 	if err != nil {
 		return err
 	}
+
 	each := r.play
 	if len(r.asked) > 0 {
 		each = r.ask
 	}
+
 	for _, name := range files {
 		if err := record.ReadFile(name, func(rec *record.Record) { each(name, rec) }); err != nil {
 			fmt.Fprintln(r.program.stderr, err)
 			r.unread++
 		}
 	}
+
+	// Differences between engines are what was asked for, and no failure.
 	if len(r.asked) > 0 {
 		return r.compared(r.program.stdout)
 	}
+
 	r.summary(r.program.stdout)
 	switch {
 	case r.different > 0 || r.unread > 0 || r.refused > 0:
@@ -164,9 +174,11 @@ func (r *replayer) player(rec *record.Record) (*replay.Player, error) {
 	if r.config != nil {
 		key = ""
 	}
+
 	if p := r.players[key]; p != nil {
 		return p, nil
 	}
+
 	cfg := r.config
 	if cfg == nil {
 		var err error
@@ -175,9 +187,11 @@ func (r *replayer) player(rec *record.Record) (*replay.Player, error) {
 		}
 		cfg.Responses.SealKeys = nil // no record has them
 	}
+
 	if _, err := cfg.ApplyEnv(r.program.environ); err != nil {
 		return nil, err
 	}
+
 	p, err := filter.NewPlayer(cfg, filter.Options{})
 	if err != nil {
 		return nil, err

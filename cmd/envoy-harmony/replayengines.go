@@ -42,17 +42,20 @@ func (r *replayer) ask(_ string, rec *record.Record) {
 		r.skipped["its configuration: "+err.Error()]++
 		return
 	}
+
 	calls, why := player.Calls(r.ctx, rec)
 	if why != "" {
 		r.skipped[why]++
 		return
 	}
+
 	for i := range calls {
 		for _, a := range r.asked { // in turns, so that both have the same load
 			is, err := a.engine.Ask(r.ctx, calls[i].Request)
 			if err != nil {
 				is.Refused = err.Error()
 			}
+
 			if is.Refused != "" && (r.show == 0 || r.shown < r.show) {
 				r.shown++
 				fmt.Fprintf(r.program.stderr, "%s: %s: %s\n", rec.ID, a.engine.Name, is.Refused)
@@ -73,13 +76,16 @@ func (r *replayer) compared(w io.Writer) error {
 		answered += a.tally.Asked - a.tally.Failed
 		fmt.Fprint(table, "\t", a.engine.Name)
 	}
+
 	fmt.Fprintln(table)
 	for _, row := range replay.Table(tallies) {
 		fmt.Fprintf(table, "%s\t%s\n", row.Name, strings.Join(row.Values, "\t"))
 	}
+
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the comparison: %w", err)
 	}
+
 	r.skips(w)
 	if answered == 0 {
 		return errors.New("no engine has answered")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/envoy-harmony/envoy-harmony/cmd/internal/enginesim"
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
@@ -30,14 +28,17 @@ but for keys that Envoy's configuration is made from.
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,prefill=http://10.0.0.3:30000#8998
   envoy-harmony run --simulate
 
+A simulated engine is the program engine-sim, beside this one or in PATH.
 The Envoy binary is $ENVOY_BIN, envoy in PATH, or .bin/envoy ("make envoy"
 downloads it).`
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	envoy    envoy.Options
-	simulate bool
-	workers  int
+	envoy   envoy.Options
+	workers int
+
+	simulate  bool
+	simulator *simulation // nil: the engines are real
 }
 
 func runCommand(ctx context.Context, p program, args []string) error {
@@ -47,49 +48,36 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	envoyFlags(s.flags, &o.envoy, "127.0.0.1:0")
 	s.openPaths()
 	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one per CPU)")
-	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine, whose replies are written in the last user message")
+	s.flags.BoolVar(&o.simulate, "simulate", false,
+		"start a simulated engine, whose replies are written in the last user message")
 	s.alias("admin", "admin", "`host:port` of the filter's /metrics, /healthz and /readyz")
+
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	switch {
-	case o.workers < 0:
+	if o.workers < 0 {
 		return s.wrong("--envoy-workers: must be at least 0, not %d", o.workers)
-	case o.simulate && len(s.engines) > 0:
+	}
+	if o.simulate && len(s.engines) > 0 {
 		return s.wrong("--simulate and --engine cannot be combined: leave one out")
-	case o.simulate:
-		address, stop, err := simulate(ctx)
-		if err != nil {
+	}
+
+	// The simulator comes before the configuration, which names its port.
+	if o.simulate {
+		var err error
+		if o.simulator, err = simulate(); err != nil {
 			return err
 		}
-		defer stop()
-		s.engines = []config.Engine{{Kind: "vllm", URLs: []string{"http://" + address}}}
+		defer o.simulator.stop()
+		s.engines = []config.Engine{{Kind: "vllm", URLs: []string{"http://" + o.simulator.address}}}
 	}
+
 	cfg, log, err := s.load()
 	if err != nil {
 		return err
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 	return runTogether(ctx, s, cfg, log, o)
-}
-
-// simulate starts the simulated engine on a free port of 127.0.0.1.
-func simulate(ctx context.Context) (address string, stop func(), err error) {
-	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("start the simulated engine: %w", err)
-	}
-	server := &http.Server{Handler: enginesim.New(enginesim.Options{}), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(l) // returns when stop closes the server
-	}()
-	return l.Addr().String(), func() {
-		_ = server.Close()
-		<-ended
-	}, nil
 }
 
 // runTogether runs the filter on a socket in a temporary directory, and an Envoy in
@@ -104,6 +92,8 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		return err
 	}
 	defer remove()
+
+	// A reload makes the same adjustments, because adjust is kept with the settings.
 	s.adjust = func(c *config.Config) {
 		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
 		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
@@ -111,15 +101,19 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		c.Responses.RelayUnknown = c.Responses.RelayUnknown || o.envoy.Upstream != ""
 	}
 	s.adjust(cfg)
+
 	bootstrap, err := o.bootstrap(cfg)
 	if err != nil {
 		return err
 	}
+
+	// The filter comes first: an Envoy without it answers requests with errors.
 	svc, err := startService(ctx, cfg, log, true)
 	if err != nil {
 		return err
 	}
 	defer svc.stop()
+
 	envoyLog := log.WithField("from", "envoy")
 	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
 		Binary: binary, Bootstrap: bootstrap, Concurrency: o.workers,
@@ -132,6 +126,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		return ignoreCancel(ctx, err)
 	}
 	defer proxy.Stop(context.WithoutCancel(ctx))
+
 	address, err := proxy.ListenAddress(ctx)
 	if err != nil {
 		return ignoreCancel(ctx, err)
@@ -139,18 +134,22 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	log.WithFields(thisBuild().fields()).WithFields(logrus.Fields{
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
+
 	if err := waitUntilUsable(ctx, proxy, address, log.WithFields(probed(o.envoy, cfg))); err != nil {
 		return ignoreCancel(ctx, err)
 	}
+
+	// Clients that wait for the ready line can rely on the context lengths.
 	if err := svc.filter.ReadModels(ctx); err != nil {
 		log.WithError(err).Warn("cannot read the context length of every engine: until then the one of gpt-oss applies")
 	}
 	go svc.filter.FollowModels(ctx)
 	defer svc.followFile(ctx, s, nil)()
+
 	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)
 	}
-	if err := awaitEnd(ctx, proxy, svc); err != nil {
+	if err := awaitEnd(ctx, proxy, svc, o.simulator); err != nil {
 		return err
 	}
 	drainTogether(ctx, proxy, svc)
@@ -173,7 +172,9 @@ func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.filter.Config().DrainTimeout.Duration)
 	defer cancel()
+
 	if err := proxy.Drain(ctx); err != nil {
+		// The filter ends the requests itself, so that clients get an error and no reset.
 		svc.log.WithError(err).Warn("running requests end with an error")
 		svc.filter.Abort()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.graces.abort)
@@ -185,14 +186,16 @@ func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.stopWithin(ctx)
 }
 
-// awaitEnd waits for the end of ctx. It returns an error if Envoy or the filter ends
-// before.
-func awaitEnd(ctx context.Context, proxy *envoy.Process, svc *service) error {
+// awaitEnd waits for the end of ctx. It returns an error if Envoy, the filter or the
+// simulator ends before.
+func awaitEnd(ctx context.Context, proxy *envoy.Process, svc *service, simulator *simulation) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-proxy.Done():
 		return fmt.Errorf("envoy: %w", proxy.Err())
+	case <-simulator.done():
+		return fmt.Errorf("the simulated engine stopped: %w", simulator.err)
 	case err := <-svc.ended:
 		svc.ended <- err // stop receives it again
 		return fmt.Errorf("the filter stopped: %w", err)
@@ -236,6 +239,7 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 		if err == nil && status < http.StatusInternalServerError {
 			return nil
 		}
+
 		if time.Now().After(news) {
 			line := log.WithField("status", status)
 			if err != nil {
@@ -244,6 +248,7 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 			line.Warn("waiting for the engine to answer")
 			news = time.Now().Add(probeNews)
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -40,25 +40,31 @@ func newServeSettings(p program, name, usage string) *settings {
 
 func serveCommand(ctx context.Context, p program, args []string) error {
 	s := newServeSettings(p, "serve", serveUsage)
-	drainEnvoy := s.flags.String("drain-envoy", "", "the `URL` of the admin interface of the Envoy beside it: when a shutdown begins, Envoy's clients are told to close their connections")
+	drainEnvoy := s.flags.String("drain-envoy", "", "the `URL` of the admin interface of the Envoy beside it: "+
+		"when a shutdown begins, Envoy's clients are told to close their connections")
 	if err := s.parse(args); err != nil {
 		return err
 	}
+
 	cfg, log, err := s.load()
 	if err != nil {
 		return err
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
+
+	// Without a file nothing can be reloaded, and SIGHUP ends the process as usual.
 	hangup := make(chan os.Signal, 1)
 	if s.file != "" {
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
 	}
+
 	svc, err := startService(ctx, cfg, log, false)
 	if err != nil {
 		return err
 	}
 	defer svc.stop()
+
 	if svc.tls != nil {
 		go svc.tls.follow(ctx)
 	}
@@ -69,13 +75,17 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	}
 	logSealing(cfg, log)
 	defer svc.followFile(ctx, s, hangup)()
-	log.WithFields(thisBuild().fields()).WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
+	log.WithFields(thisBuild().fields()).
+		WithFields(logrus.Fields{"admin": svc.admin.address(), "listen": svc.listener.Addr().String()}).Info("serving")
+
 	select {
 	case <-ctx.Done():
 	case err := <-svc.ended:
 		svc.ended <- err // stop receives it again
 		return fmt.Errorf("serve: %w", err)
 	}
+
+	// Envoy first: its health checks fail before the filter's, while both still serve.
 	log.Info("draining")
 	if *drainEnvoy != "" {
 		if err := closeConnections(*drainEnvoy); err != nil {

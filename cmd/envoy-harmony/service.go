@@ -35,46 +35,62 @@ const streamWindow = 256 << 10
 
 // service is the filter with its ext_proc and admin listeners.
 type service struct {
-	log      *logrus.Logger
-	filter   *filter.Server
+	log    *logrus.Logger
+	filter *filter.Server
+
+	// The ext_proc port. tls is nil if Envoy connects without TLS.
 	listener net.Listener
 	grpc     *grpc.Server
 	health   *health.Server
-	tls      *certificates // nil: Envoy connects without TLS
-	otel     *openTelemetry
-	admin    *admin
-	reloads  *reloads
+	tls      *certificates
+
+	// The admin port, and what is reported there and by OTLP.
+	admin   *admin
+	reloads *reloads
+	otel    *openTelemetry
+
+	// The end. ended receives the results of the two servers.
 	draining atomic.Bool
 	stopped  sync.Once
 	graces   graces
-	ended    chan error // receives the results of the two servers
+	ended    chan error
 }
 
 // startService starts serving at Config.Listen and Config.Admin. ownEnvoy says that
 // the command has made Envoy's configuration from cfg.
 func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, ownEnvoy bool) (*service, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), thisBuild().metric())
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), thisBuild().metric())
 	spans, err := startOpenTelemetry(ctx, log)
 	if err != nil {
 		return nil, fmt.Errorf("start OpenTelemetry: %w", err)
 	}
+
 	server, err := filter.New(cfg, filter.Options{
-		Log: log, Metrics: registry, OwnEnvoy: ownEnvoy, Version: thisBuild().version, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
+		Log: log, OwnEnvoy: ownEnvoy, Version: thisBuild().version,
+		Metrics: registry, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the filter: %w", err), spans.close())
 	}
-	s := &service{log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans, ended: make(chan error, 2), graces: shutdownGraces}
+	s := &service{
+		log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans,
+		ended: make(chan error, 2), graces: shutdownGraces,
+	}
+
+	// Each step closes what the ones before have opened.
 	if err := s.newGRPC(cfg, registry); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
 	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
-	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), func() bool { return !s.draining.Load() }); err != nil {
+	ready := func() bool { return !s.draining.Load() }
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), ready); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx), spans.close())
 	}
+
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()
 	go func() { s.ended <- s.admin.serve() }()
 	return s, nil
@@ -101,12 +117,14 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 		// An Envoy may ping more often than gRPC's own clients do.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
+
 	if cfg.TLS.Enabled() {
 		if s.tls, err = newCertificates(cfg.TLS, s.log, metrics); err != nil {
 			return err
 		}
 		options = append(options, grpc.Creds(s.tls.credentials()))
 	}
+
 	s.grpc = grpc.NewServer(options...)
 	s.filter.Register(s.grpc)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
@@ -125,15 +143,19 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 		}
 		return l, nil
 	}
+
 	if folder := filepath.Dir(path); !isFolder(folder) {
 		return nil, fmt.Errorf("listen: the folder %s does not exist: create it, or set listen to another address", folder)
 	}
+
+	// A process that was killed has left its socket file, at which nobody answers.
 	if conn, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("listen: another process listens at %s: stop it, or set listen to another address", path), conn.Close())
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen: replace the old socket: %w", err)
 	}
+
 	l, err := listen.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)

@@ -182,10 +182,12 @@ func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 	defaults := config.DefaultsIn(s.memory.limit)
 	s.origin(s.memory.origin(), config.Defaults(), defaults)
 	s.origin("the file", defaults, c)
+
 	before := *c
 	s.unknown, err = c.ApplyEnv(s.program.environ)
 	errs = append(errs, err)
 	s.origin("the environment", &before, c)
+
 	before = *c
 	for _, pair := range s.set {
 		key, value, _ := strings.Cut(pair, "=")
@@ -197,13 +199,17 @@ func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 		c.Engines = slices.Clone(s.engines)
 	}
 	s.origin("a flag", &before, c)
+
 	c.FitStore(s.memory.limit)
 	if s.engineless && len(c.Engines) == 0 {
 		c.Engines = []config.Engine{{Kind: engine.Kinds()[0]}}
 	}
+
 	if err := c.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("configuration: %w", err))
 	}
+
+	// What a command adds is its own and needs no check.
 	if s.adjust != nil {
 		s.adjust(c)
 	}
@@ -225,7 +231,9 @@ func parseEngine(v string) (config.Engine, error) {
 	if name, rest, ok := strings.Cut(kind, ":"); ok {
 		e.Name, kind = name, rest
 	}
+
 	e.Kind = kind
+
 	for u := range strings.SplitSeq(urls, ",") {
 		u = strings.TrimSpace(u)
 		if prefill, ok := strings.CutPrefix(u, "prefill="); ok {
@@ -238,6 +246,7 @@ func parseEngine(v string) (config.Engine, error) {
 			e.URLs = append(e.URLs, u)
 		}
 	}
+
 	if e.Kind == "" {
 		return e, errors.New("write KIND=URL, such as vllm=http://127.0.0.1:8000")
 	}

@@ -23,14 +23,17 @@ func (s *service) drain() {
 	s.draining.Store(true)
 	setDraining(s.health)
 	time.Sleep(cfg.DrainDelay.Duration)
+
 	s.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout.Duration)
 	defer cancel()
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.grpc.GracefulStop()
 	}()
+
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -64,12 +67,16 @@ func (s *service) stop() {
 // the first call has an effect.
 func (s *service) stopWithin(ctx context.Context) {
 	s.stopped.Do(func() {
+		// Streams first: they use the filter, which uses OTLP. The admin port stays to the
+		// last, so that the end can be watched.
 		served := s.stopStreams()
 		s.closeFilter(ctx)
 		if err := s.otel.close(); err != nil {
 			s.log.WithError(err).Warn("the last spans or metrics could not be sent by OTLP")
 		}
 		s.admin.close()
+
+		// Serve of a server with a stream that hangs does not return.
 		if !served {
 			return
 		}

@@ -48,11 +48,13 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 		fmt.Fprint(p.stdout, tokensUsage)
 		return nil
 	}
+
 	w := &tokensWork{name: args[0]}
 	if !w.choose() {
 		fmt.Fprintf(p.stderr, "tokens: no command %q: use encode, decode, render or parse\n", args[0])
 		return errUsage
 	}
+
 	flags := w.flags(p.stderr)
 	switch err := flags.Parse(args[1:]); {
 	case errors.Is(err, flag.ErrHelp):
@@ -60,6 +62,7 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 	case err != nil:
 		return errUsage // reported by package flag
 	}
+
 	if err := w.run(flags.Args(), p.stdin, p.stdout); err != nil {
 		return fmt.Errorf("tokens %s: %w", w.name, err)
 	}
@@ -175,6 +178,7 @@ func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 		}
 		return c.whole(data, out)
 	}
+
 	lines := bufio.NewReader(in)
 	failed := 0
 	for {
@@ -185,6 +189,7 @@ func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 				writeLine(out, map[string]string{"error": err.Error()})
 			}
 		}
+
 		switch {
 		case errors.Is(err, io.EOF) && failed > 0:
 			return fmt.Errorf("%d lines failed", failed)
@@ -321,6 +326,7 @@ func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	result := parsedLine{Msgs: [][4]string{}}
 	var delta, text []byte
 	err = parseTokens(harmony.NewParser(c.mode, harmony.Role(c.role)), tokens, func(e harmony.Event) {
@@ -334,6 +340,7 @@ func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
 			result.Msgs = append(result.Msgs, [4]string{e.Header.Channel, e.Header.Recipient, e.Header.ContentType, string(text)})
 		}
 	})
+
 	result.Delta = string(delta)
 	if err != nil {
 		result.Err, result.Error = true, err.Error()

@@ -216,6 +216,7 @@ func TestQueriesLive(t *testing.T) {
 		t.Skip("needs Prometheus and Envoy")
 	}
 	config := write(t, fmt.Sprintf("tools: {servers: [{label: tools, url: %q}]}\nrecord: {percent: 100}\n", tools(t)))
+	t.Setenv("PATH", filepath.Dir(engineSim(t))+string(filepath.ListSeparator)+os.Getenv("PATH")) // for --simulate
 	filter := launch(t, program(t), "run", "--simulate", "--config", config, "--listen", "127.0.0.1:0", "--envoy-workers", "1")
 	base := filter.await(t, func(line string) string {
 		url, ok := strings.CutPrefix(line, "ready ")

@@ -125,6 +125,7 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 	cmd.WaitDelay = 10 * time.Second
 	var log bytes.Buffer
 	cmd.Stderr = &log
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", nil, err
@@ -132,6 +133,7 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 	if err := cmd.Start(); err != nil {
 		return "", nil, fmt.Errorf("start %s (run make build first): %w", command, err)
 	}
+
 	stop = func() error {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			return err
@@ -141,6 +143,7 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 		}
 		return nil
 	}
+
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		return "", nil, fmt.Errorf("%s did not become ready: %w", command, stop())
@@ -175,7 +178,9 @@ func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatComple
 			},
 		})},
 	}, option.WithHeader("x-request-id", id))
+
 	defer func() { _ = stream.Close() }()
+
 	var acc openai.ChatCompletionAccumulator
 	for stream.Next() {
 		chunk := stream.Current()
@@ -184,6 +189,7 @@ func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatComple
 			d.delta(&choice.Delta)
 		}
 	}
+
 	if err := stream.Err(); err != nil {
 		return nil, err
 	}

@@ -11,8 +11,9 @@ import (
 )
 
 func TestPlay(t *testing.T) {
-	command := filepath.Join(t.TempDir(), "envoy-harmony")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", command, "../../cmd/envoy-harmony").CombinedOutput(); err != nil {
+	dir := t.TempDir()
+	command := filepath.Join(dir, "envoy-harmony")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../cmd/envoy-harmony", "../../cmd/engine-sim").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var out bytes.Buffer

@@ -101,10 +101,12 @@ func (s *screen) write(st style, text string) {
 			s.newline()
 			word = word[1:]
 		}
+
 		if n := utf8.RuneCountInString(word); s.column+n > s.width && n < s.width-labelWidth {
 			s.newline()
 			word = strings.TrimPrefix(word, " ")
 		}
+
 		for s.column+utf8.RuneCountInString(word) > s.width {
 			cut := runes(word, s.width-s.column)
 			s.put(st, word[:cut])
@@ -178,6 +180,7 @@ func (s *screen) harmony(text string) {
 		if at == nil {
 			at = []int{len(text), len(text)}
 		}
+
 		body, token := text[:at[0]], text[at[0]:at[1]]
 		text = text[at[1]:]
 		if body != "" {
@@ -186,12 +189,14 @@ func (s *screen) harmony(text string) {
 			}
 			s.write(st, body)
 		}
+
 		switch token {
 		case "<|start|>", "<|channel|>":
 			header = true
 		case "<|message|>":
 			header = false
 		}
+
 		if token == "<|start|>" && s.column > labelWidth {
 			s.newline()
 			st = faint

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/../.."
 dir=$PWD/.engines python=$PWD/.engines/venv/bin/python here=e2e/engines
 port=${PORT:-18100}
 context=8192 model=gpt-oss-tiny # as in real_engines_test.go
-seal_keys='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' # of newConfig in e2e
+seal_keys='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' # of NewConfig in e2e/stack
 export VLLM_SYSTEM_START_DATE=2026-11-21
 
 bold='' plain=''
@@ -150,8 +150,8 @@ with_engine() {
 		[ $((SECONDS - start)) -lt 600 ] || fail "$name is not ready after 600 s: see its log $log"
 		sleep 1
 	done
-	say "ready after $((SECONDS - start)) s; go test -tags engines ./e2e -run '$tests'"
-	env "$variable=http://127.0.0.1:$port" go test -tags engines -count 1 -timeout 20m -v -run "$tests" ./e2e || status=$?
+	say "ready after $((SECONDS - start)) s; go test -tags engines ./e2e/engines -run '$tests'"
+	env "$variable=http://127.0.0.1:$port" go test -tags engines -count 1 -timeout 20m -v -run "$tests" ./e2e/engines || status=$?
 	stop_engine
 	return "$status"
 }
@@ -170,7 +170,7 @@ serve)
 	if listens; then
 		fail "port $port is in use: set PORT to a free one"
 	fi
-	go vet -tags engines ./e2e ./filter/constraint
+	go vet -tags engines ./e2e/engines ./filter/constraint
 	install_engines
 	status=0
 	say "Compiling the grammars of client requests with xgrammar:"

@@ -34,6 +34,7 @@ func (c *Client) Stream(ctx context.Context, t *Target, body []byte, arrived fun
 		return err
 	}
 	req.Header.Set("content-type", "application/json")
+
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return err
@@ -43,14 +44,18 @@ func (c *Client) Stream(ctx context.Context, t *Target, body []byte, arrived fun
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		return fmt.Errorf("%s: %s: %s", t.Name, resp.Status, text)
 	}
+
 	r := reader{key: []byte(t.Key), arrived: arrived}
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := resp.Body.Read(buf)
+
+		// The time of arrival is taken before the bytes are read: reading costs some of it.
 		at := time.Now()
 		if failed := r.read(at, buf[:n]); failed != nil {
 			return fmt.Errorf("%s: %w", t.Name, failed)
 		}
+
 		switch {
 		case err == io.EOF && !r.done:
 			return fmt.Errorf("%s: %w", t.Name, errNoEnd)

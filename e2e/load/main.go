@@ -84,11 +84,13 @@ func run(ctx context.Context, args []string) error {
 		stack.Set = append(stack.Set, v)
 		return nil
 	})
+
 	scenarios := f.String("scenarios", "", "`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all")
 	quick := f.Bool("quick", false, "a short run of all scenarios but the knee, under a minute")
 	var peers Peers
 	peers.add(f)
 	jsonFile := f.String("json", "", "`file` for the figures as JSON")
+
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -96,6 +98,7 @@ func run(ctx context.Context, args []string) error {
 		o = o.quick()
 		*scenarios = cmp.Or(*scenarios, quickScenarios)
 	}
+
 	wanted, err := wantedScenarios(*scenarios)
 	if err != nil {
 		return err
@@ -103,18 +106,21 @@ func run(ctx context.Context, args []string) error {
 	if stack.Binaries, err = filepath.Abs(stack.Binaries); err != nil {
 		return err
 	}
+
 	l := &Loader{Options: o, Client: NewClient(), Report: Report{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}, Log: progress}
 	defer l.Client.Close()
 	l.Fresh = startTargets(stack)
 	if peers.SMG != "" {
 		l.Fresh = peers.start(stack)
 	}
+
 	if err = l.Run(ctx, wanted); err == nil {
 		err = l.runVLLM(ctx, peers, stack, wanted)
 	}
 	if err != nil {
 		return err
 	}
+
 	if *jsonFile != "" {
 		if err := l.Report.WriteJSON(*jsonFile); err != nil {
 			return err
@@ -128,6 +134,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+
 	if n := l.Report.Failed(); n > 0 {
 		return fmt.Errorf("%d streams failed", n)
 	}

@@ -61,19 +61,23 @@ func (s *pacedStream) note(at time.Time) {
 func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
+
 	between := time.Duration(float64(time.Second) / p.Rate)
 	start := time.Now().Add(connectSlack + time.Duration(p.Streams)*connectEvery).Truncate(time.Microsecond)
 	from, to := start.Add(p.Lead), start.Add(p.Lead+p.Window)
+
 	streams := make([]*pacedStream, p.Streams)
 	var all sync.WaitGroup
 	for i := range streams {
 		begin := start.Add(between * time.Duration(i) / time.Duration(p.Streams)).Truncate(time.Microsecond)
+
 		s := &pacedStream{
 			from: from, to: to, words: int(math.Ceil((p.Lead+p.Window+between).Seconds()*p.Rate)) + 1,
 			due: func(word int) time.Time {
 				return begin.Add(time.Duration(float64(word+headTokens) / p.Rate * float64(time.Second)))
 			},
 		}
+
 		streams[i] = s
 		body := t.Body([]string{script(s.words, paced(p.Rate, begin)...)})
 		all.Go(func() { s.err = c.Stream(ctx, t, body, s.arrived) })
@@ -81,15 +85,19 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 			return nil, err
 		}
 	}
+
 	sample, err := window(ctx, t, from, to)
 	if err != nil {
 		cancel(err)
 		all.Wait()
 		return nil, err
 	}
+
+	// A stream that hangs must not hold up the figures of the others.
 	late := time.AfterFunc(drainTime, func() { cancel(errLate) })
 	all.Wait()
 	late.Stop()
+
 	p.collect(sample, streams)
 	return sample, parent.Err()
 }

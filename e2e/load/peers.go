@@ -33,6 +33,7 @@ func (p Peers) start(o StackOptions) func(context.Context) ([]*Target, func(), e
 				s()
 			}
 		}
+
 		starts := []func() (*Stack, error){
 			func() (*Stack, error) { return Start(ctx, o) },
 			func() (*Stack, error) {
@@ -42,6 +43,7 @@ func (p Peers) start(o StackOptions) func(context.Context) ([]*Target, func(), e
 			},
 			func() (*Stack, error) { return p.startSMG(ctx, o) },
 		}
+
 		stacks := make([]*Stack, len(starts))
 		for i, start := range starts {
 			if stacks[i], err = start(); err != nil {
@@ -50,6 +52,7 @@ func (p Peers) start(o StackOptions) func(context.Context) ([]*Target, func(), e
 			}
 			stops = append(stops, stacks[i].Stop)
 		}
+
 		filtered, through := stacks[0].Targets()
 		framed, _ := stacks[1].Targets()
 		framed.Name = "filter, gRPC"

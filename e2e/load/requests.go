@@ -24,13 +24,16 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 		first, last time.Duration
 		err         error
 	}
+
 	bodies := make([][]byte, r.Count)
 	for i := range bodies {
 		bodies[i] = t.Body(r.Text(i))
 	}
+
 	results := make([]result, r.Count)
 	var all sync.WaitGroup
 	begin := time.Now().Add(50 * time.Millisecond)
+
 	sample, err := measured(t, func() error {
 		for i := range results {
 			due := begin.Add(time.Duration(float64(i) / r.Rate * float64(time.Second)))
@@ -51,6 +54,7 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 		all.Wait()
 		return nil
 	})
+
 	for _, o := range results {
 		if o.err == nil && o.first < 0 {
 			o.err = errors.New("the reply has no token")
@@ -61,6 +65,7 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 			sample.Latency = append(sample.Latency, o.last)
 		}
 	}
+
 	sample.Units = r.Count
 	return sample, err
 }
@@ -83,6 +88,7 @@ func burst(ctx context.Context, c *Client, t *Target, streams, words int) (*Samp
 	body := t.Body([]string{t.words(words)})
 	got := make([]int, streams)
 	failed := make([]error, streams)
+
 	sample, err := measured(t, func() error {
 		var all sync.WaitGroup
 		for i := range streams {
@@ -111,11 +117,13 @@ const openTime = 20 * time.Second
 func hold(ctx context.Context, c *Client, t *Target, streams int, settle time.Duration) (*Sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	body := t.Body([]string{script(2, "fault=hang@4")})
+
 	before, err := Measure(t.Procs)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+
 	var all, open sync.WaitGroup
 	failed := make([]error, streams)
 	open.Add(streams)
@@ -130,21 +138,25 @@ func hold(ctx context.Context, c *Client, t *Target, streams int, settle time.Du
 			break
 		}
 	}
+
 	late := time.AfterFunc(openTime, cancel)
 	open.Wait()
 	if !late.Stop() {
 		err = errors.New("the streams did not all open")
 	}
+
 	err = errors.Join(err, pause(ctx, settle))
 	after, failure := Measure(t.Procs)
 	cancel()
 	all.Wait()
+
 	sample := &Sample{Units: streams, Usage: Usage{Memory: map[string]int64{}}}
 	for _, f := range failed {
 		if !errors.Is(f, context.Canceled) {
 			sample.fail(f)
 		}
 	}
+
 	for name, bytes := range after.Memory {
 		sample.Usage.Memory[name] = (bytes - before.Memory[name]) / int64(streams)
 	}

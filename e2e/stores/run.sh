@@ -161,6 +161,6 @@ up=yes
 status=0
 say "go test $* ./filter/store/..."
 go test -count 1 -timeout 10m "$@" ./filter/store/... || status=$?
-say "go test $* ./e2e -run Stores"
-go test -count 1 -timeout 10m "$@" ./e2e -run Stores || status=$?
+say "go test $* ./e2e/stores -run Stores"
+go test -count 1 -timeout 10m "$@" ./e2e/stores -run Stores || status=$?
 exit "$status"

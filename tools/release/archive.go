@@ -22,7 +22,9 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	w := tar.NewWriter(z)
+
 	for _, e := range entries {
 		mode := int64(0o644)
 		if e.executable {
@@ -36,11 +38,13 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), nil
 }

@@ -23,10 +23,21 @@ func (s *source) environment(p platform) []string {
 		"GOTOOLCHAIN="+s.toolchain, "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
 }
 
-// compile writes the program for a platform to a file.
-func (s *source) compile(ctx context.Context, p platform, file string) error {
-	values := fmt.Sprintf("-s -w -buildid= -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
-	_, err := output(ctx, s.dir, s.environment(p), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", values, "-o", file, "./cmd/envoy-harmony")
+// The programs of a release. The image has the first alone: "run --simulate", which
+// starts the other, also starts an Envoy, and the image has none.
+const (
+	filterProgram = "envoy-harmony"
+	simProgram    = "engine-sim"
+)
+
+// compile writes a program for a platform to a file.
+func (s *source) compile(ctx context.Context, p platform, program, file string) error {
+	flags := "-s -w -buildid="
+	if program == filterProgram {
+		flags += fmt.Sprintf(" -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
+	}
+	_, err := output(ctx, s.dir, s.environment(p),
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/"+program)
 	return err
 }
 
@@ -40,6 +51,7 @@ func writeRoots(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+
 	for _, p := range o.platforms {
 		root := filepath.Join(o.out, p.arch)
 		if err := os.RemoveAll(root); err != nil {
@@ -48,9 +60,11 @@ func writeRoots(ctx context.Context, o *options) error {
 		if err := os.MkdirAll(filepath.Join(root, "licenses"), 0o755); err != nil {
 			return err
 		}
-		if err := o.source.compile(ctx, p, filepath.Join(root, "envoy-harmony")); err != nil {
+
+		if err := o.source.compile(ctx, p, filterProgram, filepath.Join(root, filterProgram)); err != nil {
 			return err
 		}
+
 		for name, text := range map[string][]byte{"LICENSE": license, "THIRD_PARTY_NOTICES": notices} {
 			if err := os.WriteFile(filepath.Join(root, "licenses", name), text, 0o644); err != nil {
 				return err

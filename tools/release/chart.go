@@ -46,6 +46,7 @@ func chartEntries(dir string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var entries []entry
 	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		switch {
@@ -58,6 +59,7 @@ func chartEntries(dir string) ([]entry, error) {
 		case ignored(d) || d.IsDir():
 			return nil
 		}
+
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -66,6 +68,7 @@ func chartEntries(dir string) ([]entry, error) {
 		entries = append(entries, entry{name: path.Join(chartName, filepath.ToSlash(name)), text: text})
 		return err
 	})
+
 	return entries, err
 }
 
@@ -76,12 +79,15 @@ func readIgnored(dir string) (func(fs.DirEntry) bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	var patterns []string
 	for line := range bytes.Lines(text) {
 		p := strings.TrimSpace(string(line))
 		if p == "" || strings.HasPrefix(p, "#") {
 			continue
 		}
+
+		// Only these forms mean the same to Helm and to path.Match.
 		if strings.HasPrefix(p, "!") || strings.Contains(strings.TrimSuffix(p, "/"), "/") {
 			return nil, fmt.Errorf(".helmignore: the release tool does not know the pattern %q: use a name", p)
 		}
@@ -90,6 +96,7 @@ func readIgnored(dir string) (func(fs.DirEntry) bool, error) {
 		}
 		patterns = append(patterns, p)
 	}
+
 	return func(d fs.DirEntry) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool {
 			name, isFolder := strings.CutSuffix(p, "/")

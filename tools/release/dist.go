@@ -21,6 +21,7 @@ func writeDist(ctx context.Context, o *options) error {
 	if o.sbomTool == "" {
 		return errors.New("name cyclonedx-gomod with -sbom-tool")
 	}
+
 	files, err := o.distFiles(ctx)
 	if err != nil {
 		return err
@@ -32,13 +33,17 @@ func writeDist(ctx context.Context, o *options) error {
 	if chart != nil {
 		files[chartName+"-"+o.source.version+".tgz"] = chart
 	}
+
 	files["SHA256SUMS"] = sums(files)
+
+	// The folder is replaced once all is made: no old file stays in it.
 	if err := os.RemoveAll(o.out); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
+
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(o.out, name), content, 0o644); err != nil {
 			return err
@@ -68,20 +73,26 @@ func (o *options) distFiles(ctx context.Context) (map[string][]byte, error) {
 	defer func() { _ = os.RemoveAll(tmp) }()
 	files := map[string][]byte{}
 	for _, p := range releasePlatforms {
-		binary := filepath.Join(tmp, p.os, p.arch, "envoy-harmony")
-		if err := o.source.compile(ctx, p, binary); err != nil {
-			return nil, err
+		entries := slices.Clone(texts)
+		folder := filepath.Join(tmp, p.os, p.arch)
+		for _, program := range []string{filterProgram, simProgram} {
+			binary := filepath.Join(folder, program)
+			if err := o.source.compile(ctx, p, program, binary); err != nil {
+				return nil, err
+			}
+			content, err := os.ReadFile(binary)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, entry{program, content, true})
 		}
-		program, err := os.ReadFile(binary)
-		if err != nil {
-			return nil, err
-		}
+
 		name := fmt.Sprintf("envoy-harmony_%s_%s_%s", o.source.version, p.os, p.arch)
-		entries := append(slices.Clone(texts), entry{"envoy-harmony", program, true})
 		if files[name+".tar.gz"], err = tarball(inFolder(name, entries), o.source.time); err != nil {
 			return nil, err
 		}
-		if files[name+".cdx.json"], err = o.source.sbom(ctx, o.sbomTool, binary); err != nil {
+		// The simulator has no module that the filter does not have.
+		if files[name+".cdx.json"], err = o.source.sbom(ctx, o.sbomTool, filepath.Join(folder, filterProgram)); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -112,7 +113,7 @@ func untar(t *testing.T, archive []byte) (headers map[string]*tar.Header, conten
 func checkArchive(t *testing.T, archive []byte, folder string, p platform) {
 	t.Helper()
 	headers, contents := untar(t, archive)
-	want := map[string]int64{"CHANGELOG.md": 0o644, "LICENSE": 0o644, "README.md": 0o644, "THIRD_PARTY_NOTICES": 0o644, "envoy-harmony": 0o755}
+	want := map[string]int64{"CHANGELOG.md": 0o644, "LICENSE": 0o644, "README.md": 0o644, "THIRD_PARTY_NOTICES": 0o644, "envoy-harmony": 0o755, "engine-sim": 0o755}
 	if len(headers) != len(want) {
 		t.Errorf("%s: %d files, want %d", folder, len(headers), len(want))
 	}
@@ -139,6 +140,22 @@ func checkArchive(t *testing.T, archive []byte, folder string, p platform) {
 		}
 	}
 	checkProgram(t, program, p)
+	checkSimulator(t, contents[folder+"/engine-sim"], info.Deps)
+}
+
+// checkSimulator checks that the simulator has no module beside those of the filter: the
+// SBOM and the notices are made of the filter's.
+func checkSimulator(t *testing.T, program []byte, filter []*debug.Module) {
+	t.Helper()
+	info, err := buildinfo.Read(bytes.NewReader(program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range info.Deps {
+		if !slices.ContainsFunc(filter, func(f *debug.Module) bool { return *f == *m }) {
+			t.Errorf("engine-sim has %s %s, and envoy-harmony has not", m.Path, m.Version)
+		}
+	}
 }
 
 // checkProgram checks the settings of a compiled program, and its version if it can

@@ -75,10 +75,12 @@ func (b builder) commands(o *options) [][]string {
 	for i, p := range o.platforms {
 		names[i] = p.os + "/" + p.arch
 	}
+
 	args := []string{
 		"build", "--file", filepath.Join(o.source.dir, "Dockerfile"), "--platform", strings.Join(names, ","), "--build-context", "build=" + o.out,
 		"--build-arg", "VERSION=" + o.source.version, "--build-arg", "COMMIT=" + o.source.commit, "--build-arg", "COMMIT_DATE=" + o.source.date,
 	}
+
 	if b == "docker" {
 		to := "type=docker,rewrite-timestamp=true"
 		if o.archive != "" {
@@ -86,6 +88,7 @@ func (b builder) commands(o *options) [][]string {
 		}
 		return [][]string{append(append([]string{"buildx"}, args...), "--provenance=false", "--tag", o.image, "--output", to, o.out)}
 	}
+
 	several := len(o.platforms) > 1
 	args = append(args, "--format", "oci", "--timestamp", o.epoch())
 	if several {
@@ -93,6 +96,7 @@ func (b builder) commands(o *options) [][]string {
 	} else {
 		args = append(args, "--tag", o.image, o.out)
 	}
+
 	switch to := "oci-archive:" + o.archive; {
 	case o.archive == "":
 		return [][]string{args}

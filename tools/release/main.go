@@ -67,11 +67,13 @@ func parse(command string, args []string) (*options, error) {
 	f.StringVar(&o.source.version, "version", "0.0.0-dev", "the `version`, without v")
 	f.StringVar(&o.source.commit, "commit", "", "the `commit` (default: that of the folder)")
 	f.StringVar(&o.source.date, "date", "", "the commit's `date`, RFC 3339 (default: that of the folder)")
+
 	f.StringVar(&o.out, "out", "", "the `folder` to write to")
 	f.StringVar(&o.image, "image", "", "the image's `name:tag` (default: envoy-harmony:VERSION)")
 	f.StringVar(&o.archive, "archive", "", "write the image to this `file`, an OCI archive")
 	f.StringVar(&o.sbomTool, "sbom-tool", "", "the `program` cyclonedx-gomod")
 	list := f.String("platforms", "linux/amd64", "the image's `platforms`, separated by commas")
+
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -81,6 +83,7 @@ func parse(command string, args []string) (*options, error) {
 	if o.out == "" {
 		return nil, errors.New("name the folder to write to with -out")
 	}
+
 	for name := range strings.SplitSeq(*list, ",") {
 		goos, arch, ok := strings.Cut(name, "/")
 		if !ok || goos != "linux" || arch == "" {
@@ -88,6 +91,7 @@ func parse(command string, args []string) (*options, error) {
 		}
 		o.platforms = append(o.platforms, platform{goos, arch})
 	}
+
 	var err error
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return nil, err
@@ -95,6 +99,7 @@ func parse(command string, args []string) (*options, error) {
 	if o.source.dir, err = filepath.Abs(o.source.dir); err != nil {
 		return nil, err
 	}
+
 	if o.image == "" {
 		o.image = "envoy-harmony:" + o.source.version
 	}

@@ -32,6 +32,7 @@ func (s *source) notices(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "envoy-harmony %s contains the following software.\n", s.version)
 	for _, m := range modules {
@@ -43,6 +44,7 @@ func (s *source) notices(ctx context.Context) ([]byte, error) {
 		if data := dataModules[m.path]; data != "" {
 			fmt.Fprintf(&b, "Contained is its data only: %s.\n", data)
 		}
+
 		for _, file := range files {
 			text, err := os.ReadFile(filepath.Join(m.dir, file))
 			if err != nil {
@@ -51,6 +53,7 @@ func (s *source) notices(ctx context.Context) ([]byte, error) {
 			fmt.Fprintf(&b, "\n%s %s\n\n%s\n", strings.Repeat("-", 20), filepath.ToSlash(file), bytes.TrimSpace(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))))
 		}
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -74,11 +77,13 @@ func (s *source) linked(ctx context.Context) ([]*module, error) {
 			return nil, err
 		}
 	}
+
 	goroot, err := output(ctx, s.dir, s.environment(releasePlatforms[0]), "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
 	modules["std"] = &module{path: "std", version: s.toolchain, dir: strings.TrimSpace(goroot), folders: map[string]bool{".": true}}
+
 	for path := range dataModules {
 		list, err := output(ctx, s.dir, s.environment(releasePlatforms[0]), "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", path)
 		if err != nil {
@@ -87,6 +92,7 @@ func (s *source) linked(ctx context.Context) ([]*module, error) {
 		version, dir, _ := strings.Cut(strings.TrimSpace(list), " ")
 		modules[path] = &module{path: path, version: version, dir: dir, folders: map[string]bool{".": true}}
 	}
+
 	all := make([]*module, 0, len(modules))
 	for _, m := range modules {
 		all = append(all, m)
@@ -101,6 +107,7 @@ func (s *source) addLinked(ctx context.Context, p platform, modules map[string]*
 	if err != nil {
 		return err
 	}
+
 	for d := json.NewDecoder(strings.NewReader(list)); ; {
 		var pkg goPackage
 		err := d.Decode(&pkg)
@@ -113,11 +120,13 @@ func (s *source) addLinked(ctx context.Context, p platform, modules map[string]*
 		if pkg.Standard || pkg.Module.Main {
 			continue
 		}
+
 		m := modules[pkg.Module.Path]
 		if m == nil {
 			m = &module{pkg.Module.Path, pkg.Module.Version, pkg.Module.Dir, map[string]bool{}}
 			modules[m.path] = m
 		}
+
 		folder, err := filepath.Rel(m.dir, pkg.Dir)
 		if err != nil {
 			return err

@@ -25,6 +25,7 @@ func (s *source) sbom(ctx context.Context, tool, binary string) ([]byte, error) 
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
+
 	// Compiling has filled the module cache. The tool looks for the program itself there
 	// too: what it would find of a published version must not change the result.
 	env := append(s.environment(platform{runtime.GOOS, runtime.GOARCH}), "GOPROXY=off", "GOSUMDB=off")
@@ -33,10 +34,12 @@ func (s *source) sbom(ctx context.Context, tool, binary string) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := os.ReadFile(file.Name())
 	if err != nil {
 		return nil, err
 	}
+
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
@@ -57,15 +60,18 @@ func (s *source) fix(text []byte, hash [sha256.Size]byte) ([]byte, error) {
 	if program == nil {
 		return nil, errors.New("SBOM: it does not name the program")
 	}
+
 	metadata["timestamp"] = s.date
 	dropHashes(metadata["tools"])
 	setLicense(program, "Apache-2.0")
 	if err := completeLicenses(bom["components"]); err != nil {
 		return nil, err
 	}
+
 	hash[6] = hash[6]&0x0f | 0x80 // a UUID of version 8
 	hash[8] = hash[8]&0x3f | 0x80
 	bom["serialNumber"] = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:16])
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -31,12 +31,14 @@ func (s *source) complete(ctx context.Context) error {
 	if !semver.MatchString(s.version) {
 		return fmt.Errorf("version %q: write a semantic version without v, such as 1.2.3 or 1.2.3-rc.1", s.version)
 	}
+
 	if s.commit == "" {
 		var err error
 		if s.commit, err = commitOf(ctx, s.dir); err != nil {
 			return err
 		}
 	}
+
 	if s.date == "" {
 		date, err := output(ctx, s.dir, nil, "git", "log", "-1", "--format=%cI")
 		if err != nil {
@@ -44,6 +46,7 @@ func (s *source) complete(ctx context.Context) error {
 		}
 		s.date = strings.TrimSpace(date)
 	}
+
 	var err error
 	if s.time, err = time.Parse(time.RFC3339, s.date); err != nil {
 		return fmt.Errorf("date of the commit: %w", err)

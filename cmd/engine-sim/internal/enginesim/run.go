@@ -1,0 +1,233 @@
+package enginesim
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// run is a response that is being generated.
+type run struct {
+	ctx       context.Context
+	wire      *wire
+	req       *modelRequest
+	choices   []*choice
+	reply     reply
+	begun     time.Time        // when the schedule of a rate starts
+	awaitPeer func() *apiError // waits for the other request of a disaggregated pair; nil: none
+}
+
+// stream generates the choices in turn, sends them, and returns the state for the
+// record.
+func (r *run) stream(w http.ResponseWriter) string {
+	if !r.req.stream {
+		return r.single(w)
+	}
+	if r.wire.begin() != nil {
+		return StateCancelled
+	}
+
+	if failed := r.peerError(); failed != nil {
+		if r.ctx.Err() != nil || r.wire.sendError(failed) != nil {
+			return StateCancelled
+		}
+		return StateFailed
+	}
+
+	sleep(r.ctx.Done(), r.req.behavior.First)
+	for step := 0; ; step++ {
+		running := false
+		for _, c := range r.choices {
+			if c.finish != "" {
+				continue
+			}
+			running = true
+			if r.advance(c, r.eventSize(step)) != nil {
+				return StateCancelled
+			}
+			if r.faultDue(c) {
+				return r.sendFault(c)
+			}
+		}
+
+		if !running {
+			break
+		}
+		if r.ctx.Err() != nil {
+			return r.endCancelled()
+		}
+	}
+
+	usage := r.reply.usage(nil)
+	if len(usage) > 0 && r.wire.event(func(b []byte) []byte { return append(b, usage...) }) != nil || r.wire.done() != nil {
+		return StateCancelled
+	}
+	return StateFinished
+}
+
+// peerError waits for the other request of a disaggregated pair, if there is one.
+func (r *run) peerError() *apiError {
+	if r.awaitPeer == nil {
+		return nil
+	}
+	return r.awaitPeer()
+}
+
+// single sends the response as one JSON object.
+func (r *run) single(w http.ResponseWriter) string {
+	if failed := r.peerError(); failed != nil {
+		if r.req.form == formFrames {
+			writeGRPCStatus(w, failed.status, failed.message)
+		} else {
+			writeJSON(w, failed.status, appendError(nil, failed))
+		}
+		return StateFailed
+	}
+
+	sleep(r.ctx.Done(), r.req.behavior.First)
+	for _, c := range r.choices {
+		for c.finish == "" && r.ctx.Err() == nil {
+			r.tokens(c, 64)
+		}
+	}
+	if r.ctx.Err() != nil {
+		return StateCancelled
+	}
+	if r.req.form == formFrames {
+		if r.wire.begin() != nil || r.wire.event(r.reply.single) != nil || r.wire.done() != nil {
+			return StateCancelled
+		}
+		return StateFinished
+	}
+
+	writeJSON(w, http.StatusOK, r.reply.single(nil))
+	return StateFinished
+}
+
+// eventSize returns the number of ids in the next event: the number of the
+// directive, or one in the first event and the stream_interval of the request in
+// later ones.
+func (r *run) eventSize(step int) int {
+	if r.req.form == formOpenEvents { // llama.cpp sends each token in an event
+		return 1
+	}
+	if r.req.behavior.TokensPerEvent.N > 0 {
+		return r.req.behavior.TokensPerEvent.next(r.wire.random)
+	}
+	if step == 0 {
+		return 1
+	}
+	return max(r.req.interval, 1)
+}
+
+// advance generates up to n tokens of a choice and sends them.
+func (r *run) advance(c *choice, n int) error {
+	if b := r.req.behavior; b.Fault != "" && len(c.output) < b.FaultAt {
+		n = min(n, b.FaultAt-len(c.output))
+	}
+	from := len(c.output)
+	if !r.faultDue(c) {
+		r.tokens(c, n)
+	}
+	if len(c.output) == from {
+		return nil
+	}
+	return r.send(c, from)
+}
+
+// send sends an update of a choice, and its end if that is a separate message.
+func (r *run) send(c *choice, from int) error {
+	if err := r.wire.event(func(b []byte) []byte { return r.reply.event(b, c, from) }); err != nil {
+		return err
+	}
+	if closing, ok := r.reply.(closer); ok && c.finish != "" {
+		return r.wire.event(func(b []byte) []byte { return closing.last(b, c) })
+	}
+	return nil
+}
+
+func (r *run) tokens(c *choice, n int) {
+	for i := 0; i < n && c.finish == "" && r.ctx.Err() == nil; i++ {
+		sleep(r.ctx.Done(), max(r.req.behavior.Delay, c.pause()))
+		r.awaitDue(len(c.output))
+		c.step()
+	}
+}
+
+// awaitDue waits until token i of a choice is due, if the behavior has a rate. The
+// schedule is absolute, so a late token does not delay those after it.
+func (r *run) awaitDue(i int) {
+	b := r.req.behavior
+	if b.Rate == 0 {
+		return
+	}
+	if r.begun.IsZero() {
+		r.begun = b.Start
+		if b.Start.IsZero() {
+			r.begun = time.Now()
+		}
+	}
+	sleep(r.ctx.Done(), time.Until(r.begun.Add(time.Duration(float64(i)/b.Rate*float64(time.Second)))))
+}
+
+// endCancelled ends a response whose client has disconnected or aborted it.
+func (r *run) endCancelled() string {
+	if !errors.Is(context.Cause(r.ctx), errAborted) {
+		return StateCancelled
+	}
+	for _, c := range r.choices {
+		if c.finish == "" && r.sendFinish(c, "abort") != nil {
+			break
+		}
+	}
+	_ = r.wire.done() // the client may have disconnected
+	return StateCancelled
+}
+
+func (r *run) sendFinish(c *choice, finish string) error {
+	c.finish = finish
+	return r.send(c, len(c.output))
+}
+
+func (r *run) faultDue(c *choice) bool {
+	b := r.req.behavior
+	return b.Fault != "" && len(c.output) >= b.FaultAt && c.finish == ""
+}
+
+// sendFault simulates a fault. The caller breaks the connection if the fault asks
+// for it.
+func (r *run) sendFault(c *choice) string {
+	fault := r.req.behavior.Fault
+	var err error
+	switch {
+	case fault == "error":
+		err = r.wire.sendError(&apiError{http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", ""})
+	case fault == "garbage":
+		err = r.wire.event(func(b []byte) []byte { return append(b, `{"choices":[{"ind`...) })
+	case fault == "hang":
+		<-r.ctx.Done()
+		return r.endCancelled()
+	case strings.HasPrefix(fault, "abort"):
+		err = r.sendFinish(c, fault)
+	}
+	if err == nil && (fault == "done" || strings.HasPrefix(fault, "abort")) {
+		err = r.wire.done()
+	}
+	if err != nil {
+		return StateCancelled
+	}
+	return StateFailed
+}
+
+// abortStatus returns the status of finish reason "abort503", 0 for a plain
+// "abort".
+func abortStatus(finish string) int {
+	status, err := strconv.Atoi(strings.TrimPrefix(finish, "abort"))
+	if err != nil {
+		return 0
+	}
+	return status
+}

@@ -1,0 +1,191 @@
+package enginesim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// sglangAPI is POST /generate of SGLang 0.5.
+type sglangAPI struct{}
+
+// weightVersion is the weight_version of SGLang.
+const weightVersion = "sim-weights-1"
+
+func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
+	p := params(body)
+	req := &modelRequest{model: s.options.Models[0], abortable: true}
+	var inner map[string]json.RawMessage
+	if err := p.getAll(field{"rid", &req.id}, field{"stream", &req.stream}, field{"cache_salt", &req.salt}, field{"sampling_params", &inner}); err != nil {
+		return nil, err
+	}
+
+	if req.id == "" {
+		req.id = s.nextID()
+	}
+
+	source := "input_ids"
+	if _, ok := p["text"]; ok {
+		source = "text"
+	}
+	var err *apiError
+	if req.prompt, err = p.takePrompt(source); err != nil {
+		return req, err
+	}
+
+	sampling, err := params(inner).readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}, "min_new_tokens", "max_new_tokens", "sampling_seed")
+	if err != nil {
+		err.kind, err.param = "invalid_request_error", ""
+		return req, err
+	}
+
+	limit, size := s.options.ContextLength, len(req.prompt)
+	if size >= limit {
+		return req, tooLong("The input (%d tokens) is longer than the model's context length (%d tokens).", size, limit)
+	}
+	if total := size + sampling.maxTokens; total > limit {
+		return req, tooLong("Requested token count exceeds the model's maximum context length of %d tokens. You requested a total of %d tokens: "+
+			"%d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
+			limit, total, size, sampling.maxTokens)
+	}
+
+	if req.logprobs, err = p.readSGLangLogprobs(); err != nil {
+		return req, err
+	}
+
+	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
+	req.limits = sampling.limits(limit - size)
+	return req, nil
+}
+
+func tooLong(format string, args ...any) *apiError {
+	return &apiError{http.StatusBadRequest, fmt.Sprintf(format, args...), "invalid_request_error", ""}
+}
+
+// writeError answers a streaming request with an error in the stream, like SGLang
+// does.
+func (sglangAPI) writeError(w http.ResponseWriter, err *apiError, stream bool) {
+	if !stream {
+		writeJSON(w, err.status, append(appendQuoted([]byte(`{"error":{"message":`), err.message), "}}"...))
+		return
+	}
+	o := newWire(w, formEvents, Behavior{})
+	if o.begin() == nil && o.event(func(b []byte) []byte { return appendError(b, err) }) == nil {
+		_ = o.done() // the client may have disconnected
+	}
+}
+
+func (sglangAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
+	return &sglangReply{req: req, choices: choices, texts: make([]sglangText, len(choices))}
+}
+
+type sglangReply struct {
+	req     *modelRequest
+	choices []*choice
+	texts   []sglangText // by choice
+}
+
+// sglangText is the text of a choice so far.
+type sglangText struct {
+	decoder harmony.Decoder
+	all     []byte
+}
+
+func (r *sglangReply) event(b []byte, c *choice, from int) []byte {
+	t := &r.texts[c.index]
+	before := len(t.all)
+	r.decode(t, c, from)
+	ids, text := c.output[from:], t.all[before:]
+	switch {
+	case r.req.behavior.Cumulative:
+		ids, text = c.output, t.all
+	case len(ids) == 0 && len(c.output) > 0: // on abort SGLang repeats the last id
+		ids = c.output[len(c.output)-1:]
+	}
+	b = r.object(b, c, ids, text)
+	if r.req.n > 1 {
+		b = append(b, `,"index":`...)
+		b = strconv.AppendInt(b, int64(c.index), 10)
+	}
+	return append(b, '}')
+}
+
+func (r *sglangReply) decode(t *sglangText, c *choice, from int) {
+	for i, id := range c.output[from:] {
+		if c.finish == "stop" && from+i == len(c.output)-1 {
+			break
+		}
+		t.all, _ = t.decoder.Append(t.all, id)
+	}
+	if c.finish != "" {
+		t.all = t.decoder.Flush(t.all)
+	}
+}
+
+// object appends a response without its closing bracket.
+func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []byte) []byte {
+	b = append(b, `{"text":`...)
+	b = appendQuoted(b, string(text))
+	b = append(b, `,"output_ids":`...)
+	b = appendIDs(b, ids)
+	b = append(b, `,"meta_info":{"id":`...)
+	b = appendQuoted(b, r.req.id)
+	b = append(b, `,"finish_reason":`...)
+	b = appendSGLangFinish(b, c)
+	b = append(b, `,"prompt_tokens":`...)
+	b = strconv.AppendInt(b, int64(len(r.req.prompt)), 10)
+	b = append(b, `,"weight_version":"`+weightVersion+`","num_retractions":0,"completion_tokens":`...)
+	b = strconv.AppendInt(b, int64(len(c.output)), 10)
+	b = append(b, `,"cached_tokens":`...)
+	b = strconv.AppendInt(b, int64(r.req.cached), 10)
+	b = appendSGLangLogprobs(b, r.req, c, len(c.output)-len(ids))
+	if c.finish != "" {
+		b = append(b, `,"e2e_latency":0.25`...)
+	}
+	return append(b, '}')
+}
+
+func appendSGLangFinish(b []byte, c *choice) []byte {
+	switch c.finish {
+	case "":
+		return append(b, "null"...)
+	case "stop":
+		b = append(b, `{"type":"stop","matched":`...)
+		b = strconv.AppendUint(b, uint64(c.output[len(c.output)-1]), 10)
+	case "length":
+		b = append(b, `{"type":"length","length":`...)
+		b = strconv.AppendInt(b, int64(len(c.output)), 10)
+	default:
+		b = append(b, `{"type":"abort","message":"Aborted","status_code":`...)
+		if status := abortStatus(c.finish); status != 0 {
+			b = strconv.AppendInt(b, int64(status), 10)
+		} else {
+			b = append(b, "null"...)
+		}
+		b = append(b, `,"err_type":null`...)
+	}
+	return append(b, '}')
+}
+
+func (r *sglangReply) usage(b []byte) []byte { return b }
+
+func (r *sglangReply) single(b []byte) []byte {
+	if r.req.n > 1 {
+		b = append(b, '[')
+	}
+	for i, c := range r.choices {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		t := &r.texts[i]
+		r.decode(t, c, 0)
+		b = append(r.object(b, c, c.output, t.all), '}')
+	}
+	if r.req.n > 1 {
+		b = append(b, ']')
+	}
+	return b
+}

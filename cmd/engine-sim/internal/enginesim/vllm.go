@@ -1,0 +1,194 @@
+package enginesim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// vllmAPI is POST /v1/completions of vLLM 0.32.
+type vllmAPI struct{}
+
+func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
+	p := params(body)
+	req := &modelRequest{}
+	var options struct {
+		Usage      bool `json:"include_usage"`
+		Continuous bool `json:"continuous_usage_stats"`
+	}
+	if err := p.getAll(
+		field{"model", &req.model}, field{"stream", &req.stream}, field{"stream_options", &options},
+		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id}, field{"return_tokens_as_token_ids", &req.tokensAsIDs},
+	); err != nil {
+		return nil, err
+	}
+
+	req.includeUsage, req.continuousUsage = options.Usage, options.Continuous
+
+	if id := header.Get("x-request-id"); id != "" {
+		req.id = id
+	}
+	if req.id == "" {
+		req.id = s.nextID()
+	}
+
+	var err *apiError
+	if req.prompt, err = p.takePrompt("prompt"); err != nil {
+		return req, err
+	}
+
+	if !s.serves(req.model) {
+		return req, unknownModel(req.model)
+	}
+
+	if !req.stream && len(p["stream_options"]) > 0 {
+		return req, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
+	}
+
+	sampling, err := p.readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: 16}, "min_tokens", "max_tokens", "seed")
+	if err != nil {
+		return req, err
+	}
+	if sampling.n > 1 && sampling.temperature == 0 {
+		return req, badRequest("", fmt.Sprintf("n must be 1 when using greedy sampling, got %d.", sampling.n))
+	}
+
+	limit := s.options.ContextLength
+	if sampling.maxTokens > limit { // vLLM shortens the limit silently to what fits
+		return req, outputTooLong(limit, sampling.maxTokens)
+	}
+	if len(req.prompt) >= limit {
+		return req, promptTooLong(limit, len(req.prompt))
+	}
+
+	if req.logprobs, err = p.readLogprobs(); err != nil {
+		return req, err
+	}
+
+	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
+	req.limits = sampling.limits(limit - len(req.prompt))
+	return req, nil
+}
+
+func unknownModel(model string) *apiError {
+	return &apiError{http.StatusNotFound, "The model `" + model + "` does not exist.", "NotFoundError", "model"}
+}
+
+func promptTooLong(limit, size int) *apiError {
+	return badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
+		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
+		limit, size, size))
+}
+
+func outputTooLong(limit, size int) *apiError {
+	return badRequest("max_tokens", fmt.Sprintf("max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=max_tokens, value=%d)",
+		size, limit, size))
+}
+
+func (vllmAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
+	writeJSON(w, err.status, appendError(nil, err))
+}
+
+func (vllmAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
+	return &vllmReply{req: req, id: quote("cmpl-" + req.id), choices: choices, texts: make([]harmony.Decoder, len(choices))}
+}
+
+// buildName is the system_fingerprint of vLLM.
+const buildName = "engine-sim-1"
+
+type vllmReply struct {
+	req     *modelRequest
+	id      string // as JSON
+	choices []*choice
+	texts   []harmony.Decoder // by choice
+	text    []byte
+}
+
+func (r *vllmReply) event(b []byte, c *choice, from int) []byte {
+	b = r.head(b)
+	b = r.choice(b, c, from, from == 0)
+	b = append(b, ']')
+	if r.req.continuousUsage {
+		b = append(b, `,"usage":`...)
+		b = r.counts(b, false)
+	}
+	return append(b, '}')
+}
+
+func (r *vllmReply) head(b []byte) []byte {
+	b = append(b, `{"id":`...)
+	b = append(b, r.id...)
+	b = append(b, `,"object":"text_completion","created":`...)
+	b = strconv.AppendInt(b, r.req.created, 10)
+	b = append(b, `,"model":`...)
+	b = appendQuoted(b, r.req.model)
+	return append(b, `,"choices":[`...)
+}
+
+func (r *vllmReply) choice(b []byte, c *choice, from int, first bool) []byte {
+	b = append(b, `{"index":`...)
+	b = strconv.AppendInt(b, int64(c.index), 10)
+	b = append(b, `,"text":`...)
+	b = appendQuoted(b, r.newText(c, from))
+	b = append(b, `,"logprobs":`...)
+	b = appendCompletionLogprobs(b, r.req, c, from)
+	b = append(b, `,"finish_reason":`...)
+	b = appendVLLMFinish(b, c)
+	if r.req.returnIDs {
+		b = append(b, `,"prompt_token_ids":`...)
+		if first {
+			b = appendIDs(b, r.req.prompt)
+		} else {
+			b = append(b, "null"...)
+		}
+		b = append(b, `,"token_ids":`...)
+		b = appendIDs(b, c.output[from:])
+	}
+	return append(b, '}')
+}
+
+// newText returns the text of the output from an id on, without the stop token.
+func (r *vllmReply) newText(c *choice, from int) string {
+	d := &r.texts[c.index]
+	b := r.text[:0]
+	for i, id := range c.output[from:] {
+		if c.finish == "stop" && from+i == len(c.output)-1 {
+			break
+		}
+		b, _ = d.Append(b, id)
+	}
+	if c.finish != "" {
+		b = d.Flush(b)
+	}
+	r.text = b
+	return string(b)
+}
+
+func (r *vllmReply) usage(b []byte) []byte {
+	if !r.req.includeUsage {
+		return b
+	}
+	b = append(r.head(b), `],"usage":`...)
+	b = r.counts(b, true)
+	return append(b, `,"system_fingerprint":"`+buildName+`"}`...)
+}
+
+func (r *vllmReply) counts(b []byte, details bool) []byte {
+	return appendVLLMUsage(b, r.req, r.choices, details)
+}
+
+func (r *vllmReply) single(b []byte) []byte {
+	b = r.head(b)
+	for i, c := range r.choices {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = r.choice(b, c, 0, true)
+	}
+	b = append(b, `],"usage":`...)
+	b = r.counts(b, true)
+	return append(r.req.appendTransfer(append(b, `,"system_fingerprint":"`+buildName+`"`...)), '}')
+}

@@ -1,0 +1,11 @@
+//go:build attack
+
+package attack
+
+import (
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
+)
+
+func TestMain(m *testing.M) { stack.Main(m) }

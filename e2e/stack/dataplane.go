@@ -1,0 +1,552 @@
+package stack
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+	"github.com/tidwall/gjson"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Patience bounds waiting for events that must happen. No test measures time, so it
+// is long.
+const Patience = 2 * time.Minute
+
+// Receive returns the next value of a channel, or the zero value once it is closed.
+func Receive[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(Patience):
+		t.Fatalf("timeout while waiting for: %s", what)
+		panic("unreachable")
+	}
+}
+
+// Models of the tests. The first two are gpt-oss models, each on an engine of
+// another kind.
+const (
+	SGLangModel = "gpt-oss-20b"
+	VLLMModel   = "gpt-oss-120b"
+	OtherModel  = "some-other-model"
+)
+
+// HarmonyModels are the models that the filter serves.
+var HarmonyModels = []string{SGLangModel, VLLMModel}
+
+// Options configure a data plane.
+type Options struct {
+	Config       func(*config.Config)
+	Engine       func(http.Handler) http.Handler // wraps the handler in front of the simulated engine
+	SimURL       string                          // URL of a running simulated engine
+	Quiet        bool                            // logs only warnings, and no access log
+	Metrics      prometheus.Registerer           // of the filter
+	Bootstrap    func(string) string             // edits Envoy's bootstrap
+	Limits       func(*envoy.Options)            // sets rate limits
+	OwnEnvoy     bool                            // no other upstreams are possible than those of the configuration
+	ModeOverride bool                            // the filter asks for bodies by mode_override
+	Direct       bool                            // without loopback listener: Envoy forwards the client's own request
+}
+
+// Dataplane is an Envoy with the filter, a simulated engine and an upstream for
+// other models, on free ports.
+type Dataplane struct {
+	URL      string // of the clients' listener
+	Admin    string // of Envoy's admin interface
+	Sim      string // of the simulated engine
+	Upstream *Upstream
+	Client   *http.Client
+	Filter   *grpc.Server
+	Service  *filter.Server
+	Direct   bool // without loopback listener
+	Logs     *LogFile
+}
+
+// Start runs a data plane until the test ends. If the test fails, the logs are
+// printed.
+func Start(t testing.TB, o Options) *Dataplane {
+	t.Helper()
+	binary, err := envoy.Find(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &LogFile{Quiet: o.Quiet}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the data plane:\n%s", log)
+		}
+	})
+
+	d := &Dataplane{Sim: o.SimURL, Upstream: &Upstream{}, Direct: o.Direct, Logs: log}
+	if d.Sim == "" {
+		d.Sim = StartSim(t, log)
+	}
+
+	upstream := ServeUpstream(t, d.Upstream)
+	engineURL := d.Sim
+	if o.Engine != nil {
+		server := httptest.NewServer(o.Engine(Forward(t, d.Sim)))
+		t.Cleanup(server.Close)
+		engineURL = server.URL
+	}
+
+	cfg := NewConfig(t, engineURL, o.Config)
+	dir := SocketDir(t)
+	if !o.Direct {
+		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
+	}
+	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log, filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
+	d.URL, d.Admin = StartEnvoy(t, binary, cfg, address, upstream, o, log)
+
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	d.Client = &http.Client{Transport: transport}
+	return d
+}
+
+// SocketDir makes a folder for Unix sockets: the paths of t.TempDir are too long.
+func SocketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// NewConfig returns a configuration of two engines, which are one service. With
+// E2E_RECORDS the filter records everything there, for "envoy-harmony replay".
+func NewConfig(t testing.TB, engineURL string, change func(*config.Config)) *config.Config {
+	t.Helper()
+	cfg := config.Defaults()
+	cfg.Responses.RelayUnknown = true // there is an upstream
+	cfg.Engines = []config.Engine{
+		{Kind: "sglang", URLs: []string{engineURL}},
+		{Kind: "vllm", URLs: []string{engineURL}},
+	}
+	cfg.Models = []config.Model{
+		{Match: "=" + VLLMModel, Engine: "vllm"},
+		{Match: "-none", Engine: "vllm"}, // not served: vLLM answers with an error
+	}
+
+	if change != nil {
+		change(cfg)
+	}
+
+	if folder := os.Getenv("E2E_RECORDS"); folder != "" && !cfg.Record.On() { // for envoy-harmony replay
+		cfg.Record.Percent, cfg.Record.Content, cfg.Record.MaxRecordBytes = 100, true, 256<<20
+		cfg.Record.Folder = filepath.Join(folder, strings.ReplaceAll(t.Name(), "/", "_"))
+		if len(cfg.Responses.SealKeys) == 0 {
+			cfg.Responses.SealKeys = []string{SealKey}
+		}
+	}
+
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// StartSim starts a simulated engine and returns its URL.
+func StartSim(t testing.TB, log *LogFile) string {
+	t.Helper()
+	url, _ := StartSimAs(t, log)
+	return url
+}
+
+// StartSimAs starts a simulated engine with flags and also returns its process.
+func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, process *os.Process) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), EngineSim, append([]string{"--listen", "127.0.0.1:0"}, flags...)...)
+	cmd.Stderr = log.Named("engine")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // ended by the test's context
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the simulated engine does not start: %v", err)
+	}
+	_, url, _ = strings.Cut(strings.TrimSpace(line), "listening on ")
+	return url, cmd.Process
+}
+
+// StartFilter serves the filter on a Unix socket and returns its address.
+func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string, log *LogFile, o filter.Options) string {
+	t.Helper()
+	logger := logrus.New()
+	logger.SetOutput(log.Named("filter"))
+	logger.SetLevel(logrus.DebugLevel)
+	if log.Quiet {
+		logger.SetLevel(logrus.WarnLevel)
+	}
+	o.Log = logger
+
+	server, err := filter.New(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.Service = server
+	d.Filter = grpc.NewServer(grpc.WaitForHandlers(true), grpc.ForceServerCodecV2(filter.Codec()))
+	server.Register(d.Filter)
+	healthv1.RegisterHealthServer(d.Filter, healthy())
+
+	ended := make(chan error, 1)
+	go func() { ended <- d.Filter.Serve(listener) }()
+	t.Cleanup(func() {
+		d.Filter.Stop()
+		if err := <-ended; err != nil {
+			t.Errorf("filter: %v", err)
+		}
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := server.Close(now); err != nil {
+			t.Errorf("filter: %v", err)
+		}
+	})
+	return "unix://" + socket
+}
+
+// healthy answers the health checks of Envoy as the commands of the filter do.
+func healthy() *health.Server {
+	h := health.NewServer()
+	h.SetServingStatus("liveness", healthv1.HealthCheckResponse_SERVING)
+	h.SetServingStatus("readiness", healthv1.HealthCheckResponse_SERVING)
+	return h
+}
+
+// StartEnvoy runs an Envoy with the generated bootstrap until the test ends.
+func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, o Options, log *LogFile) (url, admin string) {
+	t.Helper()
+	engines := make([]envoy.Engine, len(cfg.Engines))
+	for i, e := range cfg.Engines {
+		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
+	}
+	settings := envoy.Options{
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, TenantHeader: cfg.TenantHeader, OpenPaths: cfg.Routing.OpenPaths, ModeOverride: o.ModeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.Quiet,
+	}
+	if o.Limits != nil {
+		o.Limits(&settings)
+	}
+	bootstrap, err := envoy.Bootstrap(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Bootstrap != nil {
+		bootstrap = []byte(o.Bootstrap(string(bootstrap)))
+	}
+	return launchEnvoy(t, binary, bootstrap, log)
+}
+
+// launchEnvoy runs an Envoy until the test ends.
+func launchEnvoy(t testing.TB, binary string, bootstrap []byte, log *LogFile) (url, admin string) {
+	t.Helper()
+	sink := log.Named("envoy")
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
+		Binary: binary, Bootstrap: bootstrap, Concurrency: 1,
+		Log: func(line string) { fmt.Fprintln(sink, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Stop(context.Background()) })
+	address, err := proxy.ListenAddress(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + address, "http://" + proxy.AdminAddress()
+}
+
+// Openai returns a client of the data plane.
+func (d *Dataplane) Openai(o ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{
+		option.WithBaseURL(d.URL + "/v1"), option.WithAPIKey("none"),
+		option.WithHTTPClient(d.Client), option.WithMaxRetries(0),
+	}, o...)...)
+}
+
+// Do sends a request.
+func (d *Dataplane) Do(t *testing.T, method, path, contentType string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := d.Client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// Chat posts a chat request with one user message and reads the reply. more has
+// further JSON members, each after a comma.
+func (d *Dataplane) Chat(t *testing.T, model, content, more string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	quoted, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]%s}`, model, quoted, more)
+	resp := d.Do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), headers...)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("read the reply: %v, after %q", err, text)
+	}
+	return resp, string(text)
+}
+
+// EngineRequest is the simulated engine's record of a request.
+type EngineRequest struct {
+	Number     int               `json:"number"`
+	Path       string            `json:"path"`
+	Header     map[string]string `json:"header"`
+	RequestID  string            `json:"request_id"`
+	Params     json.RawMessage   `json:"params"`
+	Prompt     string            `json:"prompt"`
+	PromptIDs  []harmony.Token   `json:"prompt_ids"`
+	Output     []string          `json:"output"`
+	OutputIDs  [][]harmony.Token `json:"output_ids"`
+	BodyBytes  int64             `json:"body_bytes"`
+	BodySHA256 string            `json:"body_sha256"`
+	State      string            `json:"state"`
+}
+
+// States of an engine request.
+const (
+	StateRunning   = "running"
+	StateFinished  = "finished"
+	StateCancelled = "cancelled"
+)
+
+// EngineRequests returns the requests with an x-request-id in the order of arrival.
+// A token request's own id contains it.
+func (d *Dataplane) EngineRequests(t *testing.T, id string) []EngineRequest {
+	t.Helper()
+	var found []EngineRequest
+	for _, r := range d.AllEngineRequests(t) {
+		if strings.Contains(r.RequestID+"-", id+"-") || r.Header["x-request-id"] == id {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// AllEngineRequests returns the requests that the engine remembers.
+func (d *Dataplane) AllEngineRequests(t *testing.T) []EngineRequest {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.Sim+"/sim/requests", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := d.Client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var all []EngineRequest
+	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// AwaitEngine waits until the engine has a request with an id in a state.
+func (d *Dataplane) AwaitEngine(t *testing.T, id, state string) EngineRequest {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+		requests := d.EngineRequests(t, id)
+		for _, r := range requests {
+			if r.State == state {
+				return r
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the engine has no request %s that is %s: %+v", id, state, requests)
+		}
+	}
+}
+
+// Upstream is the service for other models and paths. Tests set its handler.
+type Upstream struct {
+	mu      sync.Mutex
+	Handler http.HandlerFunc
+}
+
+// ServeHTTP calls the handler of the test, if it has set one.
+func (f *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	h := f.Handler
+	f.mu.Unlock()
+	if h == nil {
+		http.NotFound(w, r)
+		return
+	}
+	h(w, r)
+}
+
+// Handle sets the handler.
+func (f *Upstream) Handle(h http.HandlerFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Handler = h
+}
+
+// ServeUpstream serves an upstream and returns its URL.
+func ServeUpstream(t testing.TB, f *Upstream) string {
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Forward forwards requests to a URL.
+func Forward(t testing.TB, url string) http.Handler {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return FullDuplex(func(w http.ResponseWriter, r *http.Request) {
+		req := r.Clone(r.Context())
+		req.RequestURI = ""
+		target, err := req.URL.Parse(url + r.URL.RequestURI())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		req.URL = target
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close()
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(Flusher{w, http.NewResponseController(w)}, resp.Body) // the client may have disconnected
+	})
+}
+
+// FullDuplex lets a forwarding handler read the rest of a request after the
+// response has started.
+func FullDuplex(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// Flusher flushes after each write.
+type Flusher struct {
+	W io.Writer
+	C *http.ResponseController
+}
+
+// Write writes and flushes.
+func (f Flusher) Write(p []byte) (int, error) {
+	n, err := f.W.Write(p)
+	return n, errors.Join(err, f.C.Flush())
+}
+
+// LogFile collects the logs of a data plane.
+type LogFile struct {
+	Quiet bool
+	mu    sync.Mutex
+	text  bytes.Buffer
+}
+
+// String returns all lines.
+func (l *LogFile) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Named returns a writer whose lines begin with a name.
+func (l *LogFile) Named(name string) io.Writer { return &namedLog{l, name} }
+
+type namedLog struct {
+	file *LogFile
+	name string
+}
+
+func (n *namedLog) Write(p []byte) (int, error) {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	fmt.Fprintf(&n.file.text, "%-7s %s", n.name, p)
+	return len(p), nil
+}
+
+// Request is a request with an id.
+func (d *Dataplane) Request(t *testing.T, path, body, id string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Request-Id", id)
+	return req
+}
+
+// Post sends JSON and returns the status and the reply.
+func (d *Dataplane) Post(t *testing.T, path, body string) (int, gjson.Result) {
+	t.Helper()
+	resp, err := d.Client.Post(d.URL+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, gjson.ParseBytes(text)
+}
