@@ -197,7 +197,9 @@ func (s *Server) List(ctx context.Context, runner Runner, rc *turn.RequestContex
 	}
 
 	if s.Allowed != nil {
-		result.Tools = slices.DeleteFunc(slices.Clone(result.Tools), func(t tools.Tool) bool { return !s.Allowed.Fits(&t) })
+		result.Tools = slices.DeleteFunc(slices.Clone(result.Tools), func(t tools.Tool) bool {
+			return !s.Allowed.Fits(&t)
+		})
 	}
 	var odd error
 	if result.Tools, odd = s.fit(rc.Within(ctx), result.Tools); odd != nil {

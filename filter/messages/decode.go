@@ -56,6 +56,8 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 }
 
 // decoder gathers the fields of a request.
+//
+// It is large because each field that is not a plain value has a method.
 type decoder struct {
 	api     *API
 	rc      *turn.RequestContext

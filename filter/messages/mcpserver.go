@@ -152,6 +152,7 @@ func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierr
 			return v.SetSwitch(&s.enabled)
 		case key == "allowed_tools":
 			s.allowed = &hosted.Filter{Names: map[string]bool{}}
+
 			return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 				if i == hosted.MaxNames {
 					return apierror.Invalid(v.Path,

@@ -140,6 +140,7 @@ func (d *derendering) hasChoice() bool { return d.generated.Get("choices.0").Exi
 // list of events for the other APIs, which have several events for a token.
 func (d *derendering) answer(request api.Request, index int, sse []byte) []byte {
 	var dst []byte
+
 	if d.merge {
 		m := merged{
 			id: request.ID(), created: d.state.created, model: d.requested(), index: index,
@@ -159,6 +160,7 @@ func (d *derendering) answer(request api.Request, index int, sse []byte) []byte 
 		})
 		dst = append(dst, ']')
 	}
+
 	return append(d.state.append(append(dst, `,"stream_state":`...)), '}')
 }
 

@@ -53,9 +53,15 @@ var derenderFields = jsontext.Table[*derendering]{
 		d.model, err = v.ShortText()
 		return err
 	}},
-	"stream":            {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.stream) }},
-	"generate_response": {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.setGenerated(v, false) }},
-	"generate_chunk":    {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.setGenerated(v, true) }},
+	"stream": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.stream)
+	}},
+	"generate_response": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return d.setGenerated(v, false)
+	}},
+	"generate_chunk": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return d.setGenerated(v, true)
+	}},
 	"stream_state": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
 		return d.state.read(v, d.rc.ContextLength())
 	}},
@@ -340,7 +346,9 @@ func readTokens(v jsontext.Field, dst []harmony.Token, most int) ([]harmony.Toke
 type eventStream struct{ events []byte }
 
 // Next returns the whole stream.
-func (s *eventStream) Next(_ context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (s *eventStream) Next(
+	_ context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	if err := reserve(len(s.events)); err != nil {
 		return nil, false, err
 	}

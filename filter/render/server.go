@@ -193,7 +193,9 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 }
 
 // write writes an outcome, and returns its HTTP status.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, id string, o *api.Outcome, room *room) int {
+func (s *Server) write(
+	w http.ResponseWriter, r *http.Request, e *api.Endpoint, id string, o *api.Outcome, room *room,
+) int {
 	status, kind, body := http.StatusOK, "application/json", o.Answer
 	if o.Kind == api.OutcomeStream {
 		kind = "text/event-stream"

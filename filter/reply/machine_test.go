@@ -64,6 +64,11 @@ func play(t *testing.T, e *lines, outputs ...string) (string, *apierror.Error) {
 	return string(out), err
 }
 
+// noRoom is a reply whose context has no room for a second turn.
+func noRoom(_ *lines, o *reply.Options) {
+	o.Continue = func(*turn.Turn, int) (*turn.Turn, *apierror.Error) { return nil, nil }
+}
+
 // TestStop has the reasons for which no model call follows.
 func TestStop(t *testing.T) {
 	t.Parallel()
@@ -72,19 +77,12 @@ func TestStop(t *testing.T) {
 		outputs []string
 		stop    reply.Stop
 	}{
-		"an answer":       {nil, []string{asks, saying}, 0},
-		"the client acts": {nil, []string{mixed}, reply.ClientActs},
-		"turns":           {func(_ *lines, o *reply.Options) { o.Turns = 1 }, []string{asks}, reply.OutOfTurns},
-		"room":            {func(_ *lines, o *reply.Options) { o.MaxTokens = 3 }, []string{asks}, reply.OutOfRoom},
-		"the client acts, no room": {
-			func(_ *lines, o *reply.Options) { o.MaxTokens = 3 }, []string{mixed}, reply.ClientActs | reply.OutOfRoom,
-		},
-		"the context": {
-			func(_ *lines, o *reply.Options) {
-				o.Continue = func(*turn.Turn, int) (*turn.Turn, *apierror.Error) { return nil, nil }
-			},
-			[]string{asks}, reply.ContextFull,
-		},
+		"an answer":                {nil, []string{asks, saying}, 0},
+		"the client acts":          {nil, []string{mixed}, reply.ClientActs},
+		"turns":                    {func(_ *lines, o *reply.Options) { o.Turns = 1 }, []string{asks}, reply.OutOfTurns},
+		"room":                     {func(_ *lines, o *reply.Options) { o.MaxTokens = 3 }, []string{asks}, reply.OutOfRoom},
+		"the client acts, no room": {func(_ *lines, o *reply.Options) { o.MaxTokens = 3 }, []string{mixed}, reply.ClientActs | reply.OutOfRoom},
+		"the context":              {noRoom, []string{asks}, reply.ContextFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -123,6 +123,7 @@ func findTable(t testing.TB, document, endpoint, heading string) (start, end int
 			start = -1
 		}
 	}
+
 	head := tableHead.FindStringIndex(document[max(start, 0):])
 	if start < 0 || head == nil {
 		t.Fatalf("no table %s %s in docs/compatibility.md", endpoint, heading)
@@ -176,6 +177,7 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 			known[r.name] = true
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(coded)) {
 		if !known[name] {
 			rows = append(rows, documentRow{name, coded[name]})
