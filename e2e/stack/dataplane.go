@@ -186,10 +186,17 @@ func StartSim(t testing.TB, log *LogFile) string {
 // StartSimAs starts a simulated engine with flags and also returns its process.
 func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, process *os.Process) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), EngineSim, append([]string{"--listen", "127.0.0.1:0"}, flags...)...)
+	always := []string{"--listen", "127.0.0.1:0", "--until-stdin-ends"}
+	cmd := exec.CommandContext(t.Context(), EngineSim, append(always, flags...)...)
 	cmd.Stderr = log.Named("engine")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The pipe ends with the process of the tests, however that ends: a simulator that
+	// outlives a killed test goes on with what it was asked for, and takes all memory.
+	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
