@@ -158,7 +158,7 @@ func checkAffinity(t *testing.T, p stack.Parts, d *stack.Dataplane, kind string)
 	used := map[string]int{}
 	for n := 0; n < 12 || len(used) < 2 && n < 100; n++ {
 		first := fmt.Sprintf("SAY the answer of conversation %d", n)
-		var at []string
+		at := make([]string, 0, 2)
 		for turn, messages := range []string{
 			fmt.Sprintf(`{"role":"user","content":%q}`, first),
 			fmt.Sprintf(`{"role":"user","content":%q},{"role":"assistant","content":"the answer"},{"role":"user","content":"SAY more"}`, first),

@@ -113,8 +113,9 @@ func TestMessageTools(t *testing.T) {
 			} {
 				t.Run(tt.name, func(t *testing.T) {
 					s := serve(t, d, stream, tt.text, tt.more)
-					var kinds []string
-					for _, kind := range s.Get("content.#.type").Array() {
+					content := s.Get("content.#.type").Array()
+					kinds := make([]string, 0, len(content))
+					for _, kind := range content {
 						kinds = append(kinds, kind.Str)
 					}
 					if got := strings.Join(kinds, " "); got != tt.kinds {

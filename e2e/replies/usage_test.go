@@ -108,13 +108,13 @@ func checkUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usageReque
 		t.Errorf("names in %v", e.Metadata)
 	}
 	if told := stack.LastUsage(reply); told.Exists() {
-		checkUsageTold(t, d, e, told)
+		checkUsageTold(t, e, told)
 	}
 	checkTypedUsage(t, d, e, r)
 }
 
 // checkUsageTold compares what Envoy learns with what the client is told.
-func checkUsageTold(t *testing.T, d *stack.Dataplane, e stack.LogEntry, told gjson.Result) {
+func checkUsageTold(t *testing.T, e stack.LogEntry, told gjson.Result) {
 	t.Helper()
 	for field, paths := range map[string]string{
 		"input_tokens":     "[prompt_tokens,input_tokens]",

@@ -12,8 +12,8 @@ import (
 // Secret is part of prompts. No error may contain it.
 const Secret = "SECRET-4711"
 
-// ApiError is OpenAI's error object.
-type ApiError struct {
+// APIError is OpenAI's error object.
+type APIError struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
 	Param   *string `json:"param"`
@@ -21,10 +21,10 @@ type ApiError struct {
 }
 
 // ReadError checks the form of an error, and that it does not contain the prompt.
-func ReadError(t *testing.T, text string) ApiError {
+func ReadError(t *testing.T, text string) APIError {
 	t.Helper()
 	var body struct {
-		Error *ApiError `json:"error"`
+		Error *APIError `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(text), &body); err != nil || body.Error == nil || body.Error.Message == "" || body.Error.Type == "" {
 		t.Fatalf("not an OpenAI error: %q", text)

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,7 +52,7 @@ func enter() error {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return fmt.Errorf("enter folder e2e: no go.mod above the working directory")
+			return errors.New("enter folder e2e: no go.mod above the working directory")
 		}
 		dir = parent
 	}

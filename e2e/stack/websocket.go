@@ -47,8 +47,8 @@ func (d *Dataplane) handshake(t *testing.T, method, path, body string, headers .
 	return resp, string(text)
 }
 
-// CheckWebSockets: a client that asks for a WebSocket gets a 426, on which it goes on over
-// HTTP. The same request without Upgrade is what it was.
+// CheckWebSockets checks that a client that asks for a WebSocket gets a 426, on which it
+// goes on over HTTP. The same request without Upgrade is what it was.
 func (d *Dataplane) CheckWebSockets(t *testing.T) {
 	t.Helper()
 	const question = `{"model":"gpt-oss-20b","input":"NOTHINK\nSAY hello"}`

@@ -146,7 +146,7 @@ func (f *faulty) notices() {
 		for i := range 5 {
 			body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"SAY %d %d"}]}`, stack.SGLangModel, f.n, i)
 			side.Go(func() {
-				resp, err := f.Dataplane.Client.Post(f.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+				resp, err := f.Client.Post(f.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
 				if err != nil {
 					f.t.Error(err)
 					return
