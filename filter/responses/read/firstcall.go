@@ -17,13 +17,13 @@ import (
 type firstCall struct {
 	rc    *turn.RequestContext
 	input turn.Input
-	// The model is asked for a summary of the conversation.
-	summary bool
 
-	// The tokens of a prompt above which the conversation is compacted first; 0: never.
+	// summary says that the model is asked for a summary of the conversation.
+	summary bool
+	// compactAbove are the tokens of a prompt above which the conversation is compacted
+	// first; 0: never. compactor seals that compaction.
 	compactAbove int
-	// compactor: of that compaction.
-	compactor *seal.Sealer
+	compactor    *seal.Sealer
 }
 
 // prepare makes the token request. It reads what the store has of the turn.

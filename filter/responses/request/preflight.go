@@ -36,9 +36,10 @@ type Preparation interface {
 // Prepared is a token request that a preparation has made.
 type Prepared struct {
 	Turn *turn.Turn
-	// It asks for a summary, so that the conversation can be compacted before the reply; nil: it does not.
+	// Compaction says that the turn asks for a summary, so that the conversation can be
+	// compacted before the reply; nil: it is the reply's own.
 	Compaction *Compaction
-	// Without the summary the conversation is too long.
+	// Required says that the conversation is too long without the summary.
 	Required bool
 }
 
@@ -62,12 +63,13 @@ type ApprovedCall struct {
 // Compaction says that the reply is a compaction of the conversation.
 type Compaction struct {
 	Sealer *seal.Sealer
-	// Room: for users' messages beside it, in bytes.
+	// Room is for users' messages beside the summary, in bytes.
 	Room int
-	// The answer is an object of its own.
+
+	// Standalone says that the answer is an object of its own. Retained are the messages that
+	// stay, each written once, however often the input refers to it.
 	Standalone bool
-	// Messages that stay, each written once, however often the input refers to it.
-	Retained [][]byte
+	Retained   [][]byte
 }
 
 // RetainedBytes is how many bytes the messages that stay have in the answer.

@@ -28,9 +28,12 @@ import (
 
 // Services is what replies use beside the engine.
 type Services struct {
-	Store     store.Store     // nil: nothing is stored
-	Approvals store.Approvals // of tool calls; nil: an approval is valid any number of times
-	Servers   hosted.Runner   // calls tools
+	// Store has the responses; nil: nothing is stored.
+	Store store.Store
+	// Approvals are those of tool calls; nil: an approval is valid any number of times.
+	Approvals store.Approvals
+	// Servers calls tools.
+	Servers hosted.Runner
 }
 
 // Request is a request with what its reply uses.
