@@ -79,7 +79,7 @@ func (p *Pages) Bytes() int64 {
 }
 
 // Citation is a place of a text that cites a page. start and end count
-// characters, Unicode code points, of the whole text; end is behind the place.
+// characters, Unicode code points, of the whole text; end is after the place.
 type Citation struct {
 	start, end int
 	hosted.Page

@@ -56,7 +56,7 @@ func (o *Output) EndStatus() string {
 	return StatusCompleted
 }
 
-// Append appends the item's JSON. In progress it has no text yet, but for a
+// Append appends the item's JSON. In progress it has no text yet, except a
 // request for approval, which clients see only whole.
 func (o *Output) Append(dst []byte, status string) []byte {
 	text := o.Text

@@ -95,7 +95,7 @@ func quoted(word string) string {
 //
 //	{"type":"exec","command":["ls","-l"],"env":{},"working_directory":"/tmp","timeout_ms":1000,"user":"me"}
 //
-// The members behind env are left out where the model sets none.
+// The members after env are left out where the model sets none.
 func appendLocalAction(dst []byte, text string) []byte {
 	v := arguments(text)
 	dst = appendTexts(append(dst, `{"type":"exec","command":`...), localCommand(v, text))

@@ -142,7 +142,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		return &request.Prepared{Turn: t}, err
 	}
 
-	// The reply's own input stays as it is: it is prepared again behind the compaction.
+	// The reply's own input stays as it is: it is prepared again after the compaction.
 	asks := *p
 	askOnly(&asks.input)
 	// The limit is for the reply, not for the summary.
@@ -171,7 +171,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 	}, failed
 }
 
-// afterCompaction is the job that prepares the model call behind a compaction.
+// afterCompaction is the job that prepares the model call after a compaction.
 type afterCompaction struct {
 	decoder *decoder
 	made    *store.Item // the compaction; nil: there is none

@@ -24,10 +24,10 @@ type Preparation interface {
 	// Offer offers the tools that the servers have listed by now to the model, and notes
 	// in the request what came of it.
 	Offer(r *Request) *apierror.Error
-	// First is the job that prepares the first model call, behind items that the reply has
+	// First is the job that prepares the first model call, after items that the reply has
 	// made. Its result is a *prepared.
 	First(made []turn.Item) api.Job
-	// AfterCompaction is the job that prepares the model call behind the compaction with
+	// AfterCompaction is the job that prepares the model call after the compaction with
 	// which the reply begins; nil: there is none, because the model has written no summary.
 	// Its result is a *turn.Turn.
 	AfterCompaction(made *store.Item) api.Job
@@ -74,7 +74,7 @@ type Compaction struct {
 
 // RetainedBytes is how many bytes the messages that stay have in the answer.
 func (c *Compaction) RetainedBytes() int {
-	// Each has a comma behind it.
+	// Each has a comma after it.
 	n := len(c.Retained)
 	for _, message := range c.Retained {
 		n += len(message)

@@ -95,7 +95,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 	case "shell", "local_shell", "apply_patch":
 		return r.readClientTool(kind, v, space)
 	default:
-		return r.readServed(kind, v)
+		return r.readHosted(kind, v)
 	}
 
 	t := tool{kind: kind}
@@ -139,9 +139,9 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 	return nil
 }
 
-// readServed reads a tool that is called here: one of an MCP server, or a built-in
+// readHosted reads a tool that is called here: one of an MCP server, or a built-in
 // one.
-func (r *Reader) readServed(kind string, v jsontext.Field) *apierror.Error {
+func (r *Reader) readHosted(kind string, v jsontext.Field) *apierror.Error {
 	switch {
 	case r.earlier:
 		return nil

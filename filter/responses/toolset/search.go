@@ -23,7 +23,7 @@ func appendRaw(dst []byte, raw, absent string) []byte {
 
 // With a tool of the type tool_search, tools that have defer_loading stay out of the
 // prompt. The model sees one function that searches for them. The client runs the
-// search, or this service does. The tools that are found join the prompt behind the
+// search, or this service does. The tools that are found join the prompt after the
 // search, so that what precedes it stays in the engine's prefix cache.
 
 // SearchName is the name of the function that the model calls.
@@ -211,7 +211,7 @@ func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
 		i, ok := at[space.Name]
 		if !ok {
 			at[space.Name] = len(merged)
-			// The array behind the slice is the caller's: appending must not write into it.
+			// The array beyond the slice is the caller's: appending must not write into it.
 			space.Tools = slices.Clip(space.Tools)
 			merged = append(merged, space)
 			continue

@@ -21,7 +21,7 @@ type Server struct {
 
 // approval says which calls the client has to approve.
 type approval struct {
-	all           bool           // but for those that never need it
+	all           bool           // except those that never need it
 	always, never *hosted.Filter // nil: none
 }
 

@@ -111,7 +111,7 @@ func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
 	}
 }
 
-// place adds an item behind those of the reply.
+// place adds an item after those of the reply.
 func (o *output) place(it *outputItem) {
 	it.index, it.slot = o.count, len(o.made)
 	o.made = append(o.made, request.Made{ID: it.ID})

@@ -52,7 +52,7 @@ func (r *Request) Follow() api.Follower {
 // stream, and returns its key and the object with which the request is answered.
 // It must only be called for a background response.
 func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) (store.Key, []byte, *apierror.Error) {
-	// The encoder writes the first events only: another one, which begins behind them, makes the reply.
+	// The encoder writes the first events only: another one, which begins after them, makes the reply.
 	reply := newEncoder(r, api.Loop)
 	key := store.Key{Tenant: r.Context.Tenant, ID: r.ResponseID}
 	err := r.Services.Store.Put(ctx, key.Tenant, &store.Response{
