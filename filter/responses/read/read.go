@@ -63,8 +63,8 @@ type Repeated struct {
 
 // Read reads a request for a response.
 func (a *Reader) Read(ctx context.Context, body []byte, rc *turn.RequestContext) (*request.Request, *apierror.Error) {
-	request, _, err := a.newDecoder(rc).decode(ctx, body)
-	return request, err
+	q, _, err := a.newDecoder(rc).decode(ctx, body)
+	return q, err
 }
 
 // ReadCodex reads a request for a response in Codex compatibility mode.
@@ -83,6 +83,6 @@ func (a *Reader) ReadCompaction(
 ) (*request.Request, *apierror.Error) {
 	d := a.newDecoder(rc)
 	d.items.compacting.standalone = true
-	request, _, err := d.decode(ctx, body)
-	return request, err
+	q, _, err := d.decode(ctx, body)
+	return q, err
 }

@@ -115,6 +115,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
 
+	// A grammar that is too expensive for the engine has been dropped from the format.
 	if t.format.Grammar != "" {
 		r.input.EnforceGrammar(turn.ToolName{
 			Namespace: strings.Clone(space.Name),

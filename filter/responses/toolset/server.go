@@ -85,6 +85,7 @@ type hostedChoice struct {
 // OfferHosted offers the servers' tools to the model, as far as they are known.
 func (r *Reader) OfferHosted() *apierror.Error {
 	for _, h := range r.Hosted {
+		// What limits a tool decides which tools there are, and so comes before they are offered.
 		if err := r.settleFields(h); err != nil {
 			return err
 		}

@@ -251,6 +251,7 @@ func (e *encoder) cutItem() {
 
 // Settle takes the tokens of a push.
 func (e *encoder) Settle(dst []byte, _ *reply.Choice, tokens []harmony.Token) ([]byte, *apierror.Error) {
+	// The messages are read from the tokens themselves: the parts do not have their headers.
 	if e.messages != nil {
 		e.messages.tokens = append(e.messages.tokens, tokens...)
 	}

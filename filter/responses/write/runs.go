@@ -80,6 +80,7 @@ func (e *encoder) run(_ *reply.Part, refused *tools.Result) *reply.Run {
 	call := e.call
 	e.call = nil
 	r := e.newRun(call.item, call.job.Server)
+	// A call that breaks a bound is shown as one that failed: the model is told why.
 	r.Call, r.Known = call.item.Call, refused
 	if refused == nil {
 		r.Job = toolJob{servers: e.request.Services.Servers, job: call.job}
