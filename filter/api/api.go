@@ -1,6 +1,6 @@
-// Package api is the contract between the filter and the APIs that it serves:
-// what package chat and package responses do for an exchange, in the words of
-// none of them.
+// Package api is the contract between the filter and the APIs that it serves: what
+// packages chat, responses and messages do for an exchange, in the words of none of them.
+// Package models has endpoints too, and package render plays replies without a run.
 //
 // An [Endpoint] turns an HTTP request into an [Outcome]. If that is a [Request],
 // its [Reply] is made in steps: model calls, and [Job]s of tools and stores. An
@@ -10,6 +10,11 @@
 //	step := reply.Step          -> a model call, jobs, or nothing: the reply is complete
 //	reply.Push, reply.JobDone   <- the engine's chunks, the jobs' results
 //	reply.End                   -> the last bytes
+//
+// Package reply has the reply of all APIs; an API writes the events. The contract knows
+// neither HTTP/2 nor Envoy: package extproc is one who keeps it, and package replay another.
+// What only some requests can do is an interface of its own, such as [Locker] or
+// [BackgroundRequest].
 package api
 
 import (

@@ -16,6 +16,7 @@ func IsJSON(contentType string) bool {
 	if strings.TrimSpace(contentType) == "" {
 		return true
 	}
+
 	mt, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil || !slices.Contains(jsonCharsets, strings.ToLower(parameters["charset"])) {
 		return false

@@ -15,19 +15,31 @@ import (
 
 // Endpoint is a method and path that the filter serves.
 type Endpoint struct {
-	API     string // label in logs and metrics: chat, responses, messages, models
+	API string // label in logs and metrics: chat, responses, messages, models
+
+	// Which requests are the endpoint's. In the path that is its pattern a segment {…}
+	// matches one segment that is not empty, and a last one {…...} the rest of the path, which
+	// may be empty. Header is a request header, in lower case, without which a request is not
+	// the endpoint's; "": none. NoModel is that the body names no model: the path alone makes
+	// the request ours.
 	Method  string
-	Pattern string // path; a segment {…} matches one segment that is not empty, a last one {…...} the rest of the path, which may be empty
-	Header  string // a request header, in lower case, without which a request is not the endpoint's; "": none
-	NoModel bool   // the body names no model: the path alone makes the request ours
-	Public  bool   // the answer is the same for all tenants
+	Pattern string
+	Header  string
+	NoModel bool
+
+	// Public is that the answer is the same for all tenants.
+	Public bool
+	// IDHeader is a header of replies that has the request's id, beside x-request-id; "":
+	// none.
+	IDHeader string
+
 	// Errors writes errors in place of answers as the endpoint's clients read them:
 	// their HTTP status and their JSON. nil: as OpenAI's API does.
 	Errors func(err *apierror.Error, requestID string) (status int, object []byte)
 	// LimitHeaders writes what is left of a token budget, at a time, as the endpoint's
 	// clients read it. nil: as OpenAI's API does.
 	LimitHeaders func(l *apierror.TokenLimit, now time.Time) []engine.Header
-	IDHeader     string // header of replies that has the request's id, beside x-request-id; "": none
+
 	// Handle answers a request. It runs on a goroutine of its own, and may use
 	// stores and take long; ctx ends when the client leaves or time is up.
 	Handle func(ctx context.Context, r *HTTPRequest) Outcome
@@ -55,7 +67,9 @@ func (e *Endpoint) Limits(l *apierror.TokenLimit, now time.Time) []engine.Header
 	} else {
 		headers = e.LimitHeaders(l, now)
 	}
-	if l.Never { // the SDKs of both would send the request again
+
+	// The SDKs of both would send the request again.
+	if l.Never {
 		headers = append(headers, engine.Header{Name: "x-should-retry", Value: "false"})
 	}
 	return headers
@@ -63,11 +77,14 @@ func (e *Endpoint) Limits(l *apierror.TokenLimit, now time.Time) []engine.Header
 
 // HTTPRequest is what an endpoint gets of a request.
 type HTTPRequest struct {
-	IDs     [2]string // the path's segments that stand where the pattern has {…}
-	Path    string    // without the query
-	Query   url.Values
-	Header  http.Header // what may go along with calls through the loopback listener; nil without one
-	Body    []byte      // valid until Handle returns
+	// Path is without the query; IDs are its segments that stand where the pattern has {…}.
+	Path  string
+	IDs   [2]string
+	Query url.Values
+	// Header is what may go along with calls through the loopback listener; nil without one.
+	Header http.Header
+	Body   []byte // valid until Handle returns
+
 	Context *turn.RequestContext
 	Codex   bool // Codex compatibility mode is on
 }
@@ -96,6 +113,7 @@ func MatchWith(endpoints []Endpoint, method, path string, has func(header string
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
+
 	for i := range endpoints {
 		if endpoints[i].Method != method || endpoints[i].Header != "" && !has(endpoints[i].Header) {
 			continue
@@ -130,6 +148,7 @@ func (e *Endpoint) Matches(path string) bool {
 // match returns the segments of a path that stand where the pattern has {…}.
 func match(pattern, path string) (ids [2]string, ok bool) {
 	n := 0
+
 	for more := true; more; {
 		var want, got string
 		var another bool
@@ -138,6 +157,7 @@ func match(pattern, path string) (ids [2]string, ok bool) {
 			ids[n] = path
 			return ids, true
 		}
+
 		got, path, another = strings.Cut(path, "/")
 		switch {
 		case another != more:

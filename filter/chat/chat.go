@@ -1,7 +1,17 @@
-// Package chat implements the OpenAI Chat Completions API, as package api defines
-// it: [Decode] turns the body of a POST /v1/chat/completions into a token request,
-// and a [Reply] turns the engine's chunks into server-sent events or one JSON
-// object. The caller pushes the chunks until the reply is done, then ends it.
+// Package chat implements the OpenAI Chat Completions API, as package api defines it.
+//
+// Reading: [Decode] turns the body of a POST /v1/chat/completions into a [Request], with
+// the token request of its first model call. The decoder has a method for each field that
+// is not a plain value; fields.go has the table of all of them.
+//
+// Writing: [Request.NewReply] begins the reply. The machine of package reply makes it; the
+// encoder here writes its parts as chat.completion.chunk events or as one chat.completion
+// object, and keeps no more than its wire needs. A reply has n choices, each with an event
+// of its own for its end.
+//
+// The package knows nothing of HTTP, engines or tools of servers: all calls are the
+// client's, except those of tools that do not exist, of which the machine tells the model.
+// The example shows a request and its reply.
 //
 // docs/compatibility.md lists the fields that are rejected, mapped or ignored. A
 // test compares the list with this package.
@@ -15,15 +25,19 @@ import (
 
 // Request is a decoded request. It is an [api.Request].
 type Request struct {
-	turn    *turn.Turn
-	rc      *turn.RequestContext
+	turn *turn.Turn
+	rc   *turn.RequestContext
+
+	// What the reply repeats of the request, and what has no effect.
 	id      string
-	model   string // as requested
+	model   string
 	ignored []string
 	options options
 
-	maxTokens int  // as requested, of all model calls together; 0: no limit
-	corrects  bool // the model has another turn to correct calls of unknown tools
+	// maxTokens is the limit as requested, of all model calls together; 0: none.
+	maxTokens int
+	// corrects is that the model has another turn to correct calls of unknown tools.
+	corrects bool
 }
 
 // options is the fields of the request that concern the reply.
@@ -34,8 +48,9 @@ type options struct {
 	hideReasoning   bool
 	tokenIDs        bool
 	logprobs        bool
-	legacyCalls     bool            // a call is a function_call
-	custom          map[string]bool // the tools whose calls are text
+
+	legacyCalls bool            // a call is a function_call
+	custom      map[string]bool // the tools whose calls are text
 }
 
 // ID returns the id of the chat completion.

@@ -14,7 +14,8 @@ func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom or allowed_tools."
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", " +
+	"or an object of the type function, custom or allowed_tools."
 
 // readToolChoice reads a word, or {"type":"function","function":{"name":…}}, the same
 // of a custom tool, or {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}.
@@ -22,6 +23,7 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 	if v.Type == gjson.String && d.input.SetChoice(v.Str) {
 		return nil
 	}
+
 	switch v.Get("type").Str {
 	case "function", "custom":
 		name, err := d.readToolName(v)
@@ -37,7 +39,9 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 }
 
 func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
+	// An empty list allows nothing; nil would allow everything.
 	d.input.Choice.Allowed = []turn.ToolName{}
+
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "mode":

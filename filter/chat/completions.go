@@ -20,10 +20,14 @@ func CompletionsEndpoints(open bool) []api.Endpoint {
 	if open {
 		return nil
 	}
-	return []api.Endpoint{{API: "completions", Method: http.MethodPost, Pattern: CompletionsPath, Handle: rejectCompletion}}
+
+	return []api.Endpoint{{
+		API: "completions", Method: http.MethodPost, Pattern: CompletionsPath, Handle: rejectCompletion,
+	}}
 }
 
 func rejectCompletion(_ context.Context, r *api.HTTPRequest) api.Outcome {
 	return api.Outcome{Err: apierror.New(http.StatusNotFound, "", "model",
-		"There is no such model in %s, or the request names none. Send requests for gpt-oss models to %s, /v1/responses or /v1/messages.", r.Path, Path)}
+		"There is no such model in %s, or the request names none. "+
+			"Send requests for gpt-oss models to %s, /v1/responses or /v1/messages.", r.Path, Path)}
 }

@@ -20,6 +20,7 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	if err != nil {
 		return nil, err
 	}
+
 	d := &decoder{rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
@@ -31,9 +32,13 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	if err != nil {
 		return nil, err
 	}
+
+	// A second turn follows one choice, and none follows a message that was continued: its
+	// prompt ends within the message.
+	corrects := rc.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue
 	return &Request{
 		turn: t, rc: rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
-		maxTokens: d.input.Engine.MaxTokens, corrects: rc.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue,
+		maxTokens: d.input.Engine.MaxTokens, corrects: corrects,
 	}, nil
 }
 
@@ -46,42 +51,59 @@ type decoder struct {
 	options options
 	ignored jsontext.Ignored
 
-	maxTokens, maxCompletionTokens int
-	streamOptions                  bool
-	generationPrompt               *bool // add_generation_prompt; nil: it is not there
-	prefixed                       bool  // the last message says that it is to be continued
-	parts                          int   // content parts read so far
-	grammars                       int   // cost of the grammars of custom tools so far
+	// What finish compares with other fields. generationPrompt is nil where there is no
+	// add_generation_prompt.
+	maxTokens           int
+	maxCompletionTokens int
+	streamOptions       bool
+	generationPrompt    *bool
 
-	legacyCalls map[string][]string // ids of function_call in messages, by function, whose results have not been read
+	// The messages so far: whether the last one says that it is to be continued, their
+	// content parts, and the ids of function_call whose results have not been read, by
+	// function.
+	prefixed    bool
+	parts       int
+	legacyCalls map[string][]string
+
+	grammars int // cost of the grammars of custom tools so far
 }
 
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
 	e := &d.input.Engine
 	d.input.Continue = d.input.Continue || d.prefixed
+	// The newer name of the field counts where both are sent.
 	if e.MaxTokens = d.maxCompletionTokens; e.MaxTokens == 0 {
 		e.MaxTokens = d.maxTokens
 	}
+
 	switch {
 	case e.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
 	case len(d.input.Items) == 0:
-		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
+		return apierror.Invalid("messages",
+			"The field \"messages\" is missing or has no messages. Send at least one.")
 	case d.streamOptions && !d.options.stream:
-		return apierror.Invalid("stream_options", "The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
+		return apierror.Invalid("stream_options",
+			"The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
 	case d.generationPrompt != nil && *d.generationPrompt == d.input.Continue:
-		return apierror.Invalid("add_generation_prompt", "The last message is continued, or a new one begins: add_generation_prompt must be false with continue_final_message, and true without. Leave it out.")
+		return apierror.Invalid("add_generation_prompt",
+			"The last message is continued, or a new one begins: add_generation_prompt must be false with "+
+				"continue_final_message, and true without. Leave it out.")
 	case e.TopLogprobs > 0 && !e.Logprobs:
-		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
+		return apierror.Invalid("top_logprobs",
+			"The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
 	case d.options.tokenIDs && d.input.Hides():
-		return apierror.Invalid("return_token_ids", "return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
+		return apierror.Invalid("return_token_ids",
+			"return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
 	}
 	if err := d.input.FinishLength("max_completion_tokens"); err != nil {
 		return err
 	}
+
 	d.enforceCustom()
 	d.answerLegacyCalls()
+
 	d.options.logprobs = e.Logprobs
 	d.options.hideReasoning = d.input.Hides()
 	e.ID = d.rc.ID("chatcmpl-")
@@ -140,6 +162,7 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 
 // offer offers tools to the model.
 func (d *decoder) offer(tools harmony.Namespace) *apierror.Error {
+	// An empty list in the other form asks for nothing.
 	if len(d.input.Tools) > 0 && len(d.input.Tools[0].Tools) > 0 {
 		if len(tools.Tools) == 0 {
 			return nil
@@ -169,6 +192,7 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 		}
 		return nil
 	})
+
 	if err == nil && !given {
 		err = apierror.Invalid(v.Path, "A tool has no field \"function\" or \"custom\". Describe the tool there.")
 	}
@@ -195,6 +219,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 		}
 		return err
 	})
+
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}

@@ -34,7 +34,8 @@ func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
 	case kind == "grammar":
 		format, err = turn.GrammarFormat(member("grammar"))
 	case kind != "json_object" && kind != "json_schema":
-		err = apierror.Invalid(v.Path, "The type of \"response_format\" must be text, json_object, json_schema, regex or grammar.")
+		err = apierror.Invalid(v.Path,
+			"The type of \"response_format\" must be text, json_object, json_schema, regex or grammar.")
 	case given(named), kind == "json_schema" && !given(schema):
 		format, err = d.rc.NamedFormat(named, func(key string, v jsontext.Field) *apierror.Error {
 			return schemaFields.Other(key, v, &d.ignored)

@@ -42,8 +42,10 @@ func (d *decoder) readFunctionCall(v jsontext.Field) *apierror.Error {
 	case v.Type == gjson.String && (v.Str == "none" || v.Str == "auto") && d.input.SetChoice(v.Str):
 		return nil
 	case !v.IsObject():
-		return apierror.Invalid(v.Path, "The field \"function_call\" must be none, auto, or an object with the name of a function.")
+		return apierror.Invalid(v.Path,
+			"The field \"function_call\" must be none, auto, or an object with the name of a function.")
 	}
+
 	d.ignored.AddOthers(v, "name")
 	name, err := jsontext.Field{Result: v.Get("name"), Path: v.Path + ".name"}.Text()
 	d.requireTool(name)
@@ -69,7 +71,9 @@ func (d *decoder) readLegacyCall(v jsontext.Field) (turn.Item, *apierror.Error) 
 func (d *decoder) resultOf(m *message) (id string, _ *apierror.Error) {
 	waiting := d.legacyCalls[m.name]
 	if len(waiting) == 0 {
-		return "", apierror.Invalid(m.at.Path+".name", "No function_call before this message waits for a result of the function that it names. Send the call before its result, and its name in both.")
+		return "", apierror.Invalid(m.at.Path+".name",
+			"No function_call before this message waits for a result of the function that it names. "+
+				"Send the call before its result, and its name in both.")
 	}
 	last := len(waiting) - 1
 	d.legacyCalls[m.name] = waiting[:last]
@@ -142,17 +146,22 @@ func (d *decoder) readCustomFormat(v jsontext.Field, t *harmony.Tool) *apierror.
 	default:
 		return apierror.Invalid(v.Path+".type", "The format of a custom tool must be of the type text or grammar.")
 	}
+
 	grammar := jsontext.Field{Result: v.Get("grammar"), Path: v.Path + ".grammar"}
 	if !grammar.IsObject() {
-		return apierror.Invalid(grammar.Path, "The field %q must be an object with definition and syntax.", grammar.Path)
+		return apierror.Invalid(grammar.Path,
+			"The field %q must be an object with definition and syntax.", grammar.Path)
 	}
 
-	format, err := turn.ReadCustomFormat(grammar, t.Name, d.rc.Work, func(cost int) bool { return d.input.RoomForGrammar(d.rc, d.grammars+cost) })
+	room := func(cost int) bool { return d.input.RoomForGrammar(d.rc, d.grammars+cost) }
+	format, err := turn.ReadCustomFormat(grammar, t.Name, d.rc.Work, room)
 	if err != nil {
 		return err
 	}
+
 	t.Description += format.Shown
 	d.grammars += format.Cost
+	// The model is shown a grammar that engines cannot enforce.
 	if format.Grammar == "" {
 		d.ignored.Add(v.Path)
 		return nil

@@ -19,6 +19,7 @@ func TestUnknownTools(t *testing.T) {
 	const (
 		unknown = `<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant to=functions.nothing<|channel|>commentary json<|message|>{"a":1}<|call|>`
 		known   = ` to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>`
+		both    = unknown + `<|start|>assistant` + known
 		answer  = `<|channel|>final<|message|>Sunny.<|return|>`
 	)
 	for name, c := range map[string]struct {
@@ -32,8 +33,9 @@ func TestUnknownTools(t *testing.T) {
 		"then a known tool":      {turn.UnknownToModel, "", []string{unknown, known}, "tool_calls", "", "get_weather"},
 		"up to the limit":        {turn.UnknownToModel, "", []string{unknown, unknown, unknown}, "tool_calls", "", "nothing"},
 		"until there is no room": {turn.UnknownToModel, `,"max_tokens":10`, []string{unknown}, "length", "", ""},
-		"the client is told":     {turn.UnknownToClient, "", []string{unknown}, "tool_calls", "", "nothing"},
-		"with two choices":       {turn.UnknownToModel, `,"n":2`, nil, "", "", ""},
+		"beside a call of the client, and no room": {turn.UnknownToModel, `,"max_tokens":10`, []string{both}, "tool_calls", "", "get_weather"},
+		"the client is told":                       {turn.UnknownToClient, "", []string{unknown}, "tool_calls", "", "nothing"},
+		"with two choices":                         {turn.UnknownToModel, `,"n":2`, nil, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,26 +25,31 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 // tooManyItems is the error of a conversation with more items than the limit, which is
 // found before they are read: each can take far more memory than it has bytes.
 func (d *decoder) tooManyItems() *apierror.Error {
-	return apierror.Invalid("messages", "The conversation has more than %d messages, calls and results.", d.rc.Limits.Items)
+	return apierror.Invalid("messages",
+		"The conversation has more than %d messages, calls and results.", d.rc.Limits.Items)
 }
 
 // message is an element of messages.
 type message struct {
-	at        jsontext.Field
-	role      string
-	content   jsontext.Field
+	at      jsontext.Field
+	role    string
+	content jsontext.Field
+	name    string // of the function, of a function message
+	callID  string // of a tool message
+
+	// Of the assistant. details are the reasoning, as other services send it back; prefix is
+	// that the model continues the message.
 	refusal   string
 	reasoning string
-	details   string // the reasoning, as other services send it back
-	prefix    bool   // the model continues it
+	details   string
+	prefix    bool
 	calls     []turn.Item
-	callID    string // of a tool message
-	name      string // of the function, of a function message
 }
 
 func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
 	m.at = at
 	nameAt := ""
+
 	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "role":
@@ -54,6 +59,7 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		case "refusal":
 			m.refusal, err = v.Text()
 		case "reasoning", "reasoning_content", "thinking":
+			// A reply has two of these names, and clients send back one or both.
 			if v.Type != gjson.String {
 				d.ignored.Add(v.Path)
 			} else if v.Str != "" {
@@ -80,6 +86,8 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		}
 		return err
 	})
+
+	// The role may follow the name.
 	if nameAt != "" && m.role != "function" {
 		d.ignored.Add(nameAt)
 	}
@@ -110,6 +118,7 @@ func (d *decoder) addItems(m message) *apierror.Error {
 	if len(m.calls) > 0 && m.role != "assistant" {
 		return apierror.Invalid(m.at.Path+".tool_calls", "Only assistant messages can have tool calls.")
 	}
+
 	images := d.rc.Model.Images
 	var kind turn.Kind
 	switch m.role {
@@ -120,9 +129,11 @@ func (d *decoder) addItems(m message) *apierror.Error {
 	case "assistant":
 		return d.addAssistant(m)
 	case "tool":
+		// A picture that a tool returns is never an error: the session could not go on.
 		kind, images = turn.Result, turn.ImagesPlaceholder
 		if m.callID == "" {
-			return apierror.Invalid(m.at.Path+".tool_call_id", "A tool message has no tool_call_id. Send the id of its call.")
+			return apierror.Invalid(m.at.Path+".tool_call_id",
+				"A tool message has no tool_call_id. Send the id of its call.")
 		}
 	case "function":
 		kind, images = turn.Result, turn.ImagesPlaceholder
@@ -136,12 +147,16 @@ func (d *decoder) addItems(m message) *apierror.Error {
 	case "":
 		return apierror.Invalid(m.at.Path+".role", "A message has no role. Send one.")
 	default:
-		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant, tool or function.")
+		return apierror.Invalid(m.at.Path+".role",
+			"The role of a message must be system, developer, user, assistant, tool or function.")
 	}
+
 	if !m.content.Exists() {
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
 	}
 	text, err := d.readContent(m.content, images)
+	// Claude Code puts a line that changes with every request before its instructions, and
+	// no prefix would be found in the engine's cache.
 	if kind == turn.Instructions && len(d.input.Items) == 0 {
 		text = turn.WithoutBilling(text)
 	}
@@ -158,6 +173,7 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 		if err != nil {
 			return err
 		}
+		// A refusal beside content is its end.
 		if text != "" {
 			var joined jsontext.Joined
 			joined.AddPart(content)
@@ -166,9 +182,12 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 		}
 		text = content
 	}
+
 	if text == "" && m.reasoning == "" && len(m.calls) == 0 && !m.content.Exists() {
-		return apierror.Invalid(m.at.Path, "An assistant message has neither content nor tool calls. Send one of them.")
+		return apierror.Invalid(m.at.Path,
+			"An assistant message has neither content nor tool calls. Send one of them.")
 	}
+
 	if m.reasoning != "" {
 		d.input.Items = append(d.input.Items, turn.Item{Kind: turn.Reasoning, Text: m.reasoning, Path: m.at.Path})
 	}
@@ -201,7 +220,8 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 			call.CallID, err = v.Text()
 		case "type":
 			if v.Str != "function" && v.Str != "custom" {
-				err = apierror.Invalid(v.Path, "Only tool calls of the types \"function\" and \"custom\" are supported.")
+				err = apierror.Invalid(v.Path,
+					"Only tool calls of the types \"function\" and \"custom\" are supported.")
 			}
 		case "function":
 			err = d.readCalledFunction(v, &call)
@@ -214,6 +234,7 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 	case call.CallID == "":
@@ -265,13 +286,17 @@ func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierro
 		}
 		return v.Str, nil
 	}
+
 	var text jsontext.Joined
 	image := false // the last part was an image
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		// A part takes far more memory than it has bytes.
 		d.parts++
 		if d.parts > 2*d.rc.Limits.Items {
-			return apierror.Invalid("messages", "The conversation has more than %d content parts.", 2*d.rc.Limits.Items)
+			return apierror.Invalid("messages",
+				"The conversation has more than %d content parts.", 2*d.rc.Limits.Items)
 		}
+
 		part, isImage, err := d.readPart(v, images)
 		if isImage || image {
 			text.NewLine()
@@ -288,9 +313,14 @@ func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierro
 var imageMembers = map[string][]string{
 	"image_url":   {"image_url.url", "image_url"},
 	"input_image": {"image_url", "image_url.url", "file_id"},
-	"image":       {"image", "image.url", "image_url", "image_url.url", "url", "data", "source.data", "source.url", "source.file_id"},
+	"image": {
+		"image", "image.url", "image_url", "image_url.url", "url", "data",
+		"source.data", "source.url", "source.file_id",
+	},
 }
 
+// readPart reads a content part as text. image reports that it stands for a picture, on
+// a line of its own.
 func (d *decoder) readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
 	kind := v.Get("type").Str
 	switch kind {
@@ -298,20 +328,13 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		kind = "text"
 	case "refusal":
 	case "image_url", "input_image", "image":
-		if err := v.RequireText(imageMembers[kind]...); err != nil {
-			return "", true, err
-		}
-		if images == turn.ImagesReject {
-			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
-		}
-		if err := partFields.Others(v, &d.ignored); err != nil {
-			return "", true, err
-		}
-		err := pictureFields.Others(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, &d.ignored)
-		return turn.ImagePlaceholder, true, err
+		text, err := d.readImage(kind, v, images)
+		return text, true, err
 	default:
-		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
+		return "", false, apierror.Invalid(v.Path+".type",
+			"Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
 	}
+
 	if err := partFields.Others(v, &d.ignored); err != nil {
 		return "", false, err
 	}
@@ -320,4 +343,20 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		return "", false, apierror.Invalid(v.Path+"."+kind, "The field %q must be a string.", v.Path+"."+kind)
 	}
 	return part.Str, false, nil
+}
+
+// readImage returns the text that stands for a picture.
+func (d *decoder) readImage(kind string, v jsontext.Field, images string) (string, *apierror.Error) {
+	if err := v.RequireText(imageMembers[kind]...); err != nil {
+		return "", err
+	}
+	if images == turn.ImagesReject {
+		return "", apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
+	}
+
+	if err := partFields.Others(v, &d.ignored); err != nil {
+		return "", err
+	}
+	picture := jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}
+	return turn.ImagePlaceholder, pictureFields.Others(picture, &d.ignored)
 }

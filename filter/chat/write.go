@@ -108,7 +108,8 @@ func (e *encoder) closeDelta(dst []byte, tokens []harmony.Token) []byte {
 // appendFinish appends why the choice ended.
 func (e *encoder) appendFinish(dst []byte, c *reply.Choice) []byte {
 	finish := c.Finish()
-	if e.reply.Stop().Has(reply.OutOfRoom) {
+	// The model was to correct its calls, of which the client sees none.
+	if stop := e.reply.Stop(); stop.Has(reply.OutOfRoom) && !stop.Has(reply.ClientActs) {
 		finish = turn.FinishLength
 	}
 	if e.request.options.legacyCalls && finish == turn.FinishCalls {

@@ -1,6 +1,7 @@
-// Package hosted is what the APIs share about hosted tools, which the filter runs at
-// MCP servers: the servers of a request, which of their tools the model is offered and
-// under which names, the jobs that its calls become, and their bounds.
+// Package hosted is what the APIs and package reply share about hosted tools, which the
+// filter runs at MCP servers: the servers of a request, which of their tools the model is
+// offered and under which names, the jobs that its calls become, and their bounds. It does
+// not know how a client names the servers or sees the results: that is the API's.
 //
 // An API reads a [Server] for each server and built-in tool of a request. Servers list
 // their tools ([List], or [ListJob]s of a reply), [Server.Offered] goes into the prompt, and
@@ -30,11 +31,17 @@ type Server struct {
 	MCP         *tools.Server
 	Allowed     *Filter // the tools that the request allows; nil: every tool
 
-	Known    bool              // the tools are listed, or need no list
-	Failure  string            // why they could not be listed; "" if nothing failed
-	Listed   []tools.Tool      // those that the operator allows
-	Tools    []tools.Tool      // of these, those that the request allows
-	Numbered map[string]string // the names of listed tools that have a number for the model, with the number
+	// Known is that the tools are listed, or need no list; Failure why they could not be
+	// listed, "" if nothing failed.
+	Known   bool
+	Failure string
+
+	// Listed are the tools that the operator allows, and Tools those of them that the request
+	// allows. Numbered has the names of listed tools that have a number for the model, with
+	// the number.
+	Listed   []tools.Tool
+	Tools    []tools.Tool
+	Numbered map[string]string
 }
 
 // Filter selects tools of a server. A tool must meet all of its conditions.
@@ -90,6 +97,7 @@ func (s *Server) Offered() harmony.Namespace {
 	if s.Builtin != nil && s.Builtin.Trained != nil {
 		return s.Builtin.Trained()
 	}
+
 	space := harmony.Namespace{Name: s.Label, Description: s.Description, Tools: make([]harmony.Tool, len(s.Tools))}
 	for i, t := range s.Tools {
 		space.Tools[i] = harmony.Tool{Name: s.ToModel(t.Name), Description: t.Description, Parameters: t.InputSchema}
@@ -117,6 +125,8 @@ func (s *Server) Job(call *turn.CalledTool, text, session string) tools.Job {
 	if s.Builtin == nil {
 		return job
 	}
+
+	// The server is the request's; a session belongs to a call.
 	server := *s.MCP
 	server.Session = session
 	job.Server = &server
@@ -158,7 +168,9 @@ func (s *Server) Offer(rc *turn.RequestContext, listed []tools.Tool) error {
 // others.
 func (s *Server) fit(rc *turn.RequestContext, listed []tools.Tool) ([]tools.Tool, error) {
 	if s.MCP.AllowedTools != nil {
-		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !slices.Contains(s.MCP.AllowedTools, t.Name) })
+		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool {
+			return !slices.Contains(s.MCP.AllowedTools, t.Name)
+		})
 	}
 
 	return fitTools(rc, listed)
@@ -185,7 +197,9 @@ func (s *Server) List(ctx context.Context, runner Runner, rc *turn.RequestContex
 	}
 
 	if s.Allowed != nil {
-		result.Tools = slices.DeleteFunc(slices.Clone(result.Tools), func(t tools.Tool) bool { return !s.Allowed.Fits(&t) })
+		result.Tools = slices.DeleteFunc(slices.Clone(result.Tools), func(t tools.Tool) bool {
+			return !s.Allowed.Fits(&t)
+		})
 	}
 	var odd error
 	if result.Tools, odd = s.fit(rc.Within(ctx), result.Tools); odd != nil {

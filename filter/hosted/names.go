@@ -40,6 +40,7 @@ func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, o
 			why = append(why, fmt.Sprintf("%q: %s", jsontext.Clip(t.Name), err.Message))
 			continue
 		}
+
 		if err := rc.Work.Spend(1 + schemaSteps*len(t.InputSchema)); err != nil {
 			return fit, fmt.Errorf("the tools from %q on are left out: their list %w", jsontext.Clip(t.Name), err)
 		}
@@ -47,6 +48,7 @@ func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, o
 			why = append(why, fmt.Sprintf("%q: %s.", jsontext.Clip(t.Name), err))
 			continue
 		}
+
 		if names[t.Name] {
 			why = append(why, fmt.Sprintf("%q: It is listed twice.", t.Name))
 			continue
@@ -54,6 +56,7 @@ func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, o
 		names[t.Name] = true
 		fit = append(fit, *t)
 	}
+
 	if len(why) == 0 {
 		return fit, nil
 	}
@@ -85,8 +88,11 @@ func Numbered(listed []tools.Tool) map[string]string {
 	if len(late) == 0 {
 		return nil
 	}
+
 	names := make(map[string]string, len(late))
-	last := map[string]int{} // the number that a name was given last: a list can have one name many times
+	// The number that a name was given last: a list can have one name many times, and counting
+	// from the beginning would take a time that grows with the square.
+	last := map[string]int{}
 	for _, name := range late {
 		seen := turn.ModelName(name)
 		begin := strings.ToValidUTF8(seen[:min(len(seen), numberedBytes)], "") + "_"

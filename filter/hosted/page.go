@@ -56,17 +56,20 @@ func readPageHead(text string) (cursor int, shown Page, ok bool) {
 	if cursor, ok = ReadCursor(digits); !ok || text[0] != '[' {
 		return 0, Page{}, false
 	}
+
 	// A title can have line feeds in it; what is behind the head begins so.
 	if title, _, found := strings.Cut(head, "\n**viewing lines ["); found {
 		head = title
 	} else {
 		head, _, _ = strings.Cut(head, "\n")
 	}
+
 	shown.Title = strings.TrimSpace(head)
 	inner, closed := strings.CutSuffix(shown.Title, ")")
 	if !closed {
 		return cursor, shown, true
 	}
+
 	// Titles and addresses can have parentheses themselves.
 	for end := len(inner); ; {
 		i := strings.LastIndexByte(inner[:end], '(')
@@ -109,10 +112,12 @@ func (p Page) cleaned() Page {
 			title = strings.TrimSuffix(found[i+len("` in `"):], "`")
 		}
 	}
+
 	title = strings.ToValidUTF8(title[:min(len(title), maxPageTitle)], "")
 	if len(address) > maxPageURL || !isWeb(address) || !utf8.ValidString(address) || strings.HasSuffix(address, "...") {
 		return Page{Title: title}
 	}
+
 	u, err := url.Parse(strings.ReplaceAll(address, " ", "%20"))
 	if err != nil || u.Host == "" {
 		return Page{Title: title}

@@ -13,7 +13,9 @@ const documentPlaceholder = "[A document was here. This model cannot read it.]"
 
 // readPart reads a content block as text. placeholder reports that the text is a line
 // of its own.
-func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text string, placeholder bool, err *apierror.Error) {
+func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
+	text string, placeholder bool, err *apierror.Error,
+) {
 	switch kind {
 	case "text":
 		text, err = readText(v)
@@ -40,6 +42,8 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text s
 	if err != nil {
 		return "", false, err
 	}
+
+	// The text of a type that is not known here.
 	for _, member := range []string{"text", "content"} {
 		if text := v.Get(member); text.Type == gjson.String {
 			return text.Str, true, nil
@@ -72,6 +76,7 @@ func readSource(v jsontext.Field) *apierror.Error {
 func readDocument(v jsontext.Field) (string, *apierror.Error) {
 	var lines jsontext.Joined
 	addLines(&lines, v.Get("title").Str, v.Get("context").Str)
+
 	text, err := "", (*apierror.Error)(nil)
 	switch v.Get("source.type").Str {
 	case "text":
@@ -81,6 +86,7 @@ func readDocument(v jsontext.Field) (string, *apierror.Error) {
 	default:
 		err = readSource(v)
 	}
+
 	if text == "" {
 		text = documentPlaceholder
 	}
@@ -121,6 +127,7 @@ func textsOf(v jsontext.Field) (string, *apierror.Error) {
 	if !v.IsArray() {
 		return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of content blocks.", v.Path)
 	}
+
 	var lines jsontext.Joined
 	err := v.Elements(func(_ int, block jsontext.Field) *apierror.Error {
 		switch text := block.Get("text"); {

@@ -19,6 +19,7 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 	if err != nil || role != "assistant" || len(d.input.Items) == 0 {
 		return err
 	}
+
 	// The reply continues a last message of the assistant that ends in text.
 	if last := &d.input.Items[len(d.input.Items)-1]; last.Kind == turn.Unphased {
 		last.Kind = turn.Answer
@@ -41,10 +42,12 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		}
 		return err
 	})
+
 	m := message{d: d, at: at}
 	if err == nil {
 		err = d.countBlock()
 	}
+
 	switch role {
 	case "user":
 		m.kind = turn.User
@@ -57,6 +60,7 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 			err = apierror.Invalid(at.Path+".role", "The role of a message must be user, assistant or system.")
 		}
 	}
+
 	switch {
 	case err != nil:
 		return "", err
@@ -67,8 +71,10 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 	case content.IsArray():
 		err = content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
 	default:
-		err = apierror.Invalid(content.Path, "The field %q must be a string or an array of content blocks.", content.Path)
+		err = apierror.Invalid(content.Path,
+			"The field %q must be a string or an array of content blocks.", content.Path)
 	}
+
 	if err == nil {
 		m.end()
 	}
@@ -80,22 +86,32 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 func (d *decoder) countBlock() *apierror.Error {
 	d.blocks++
 	if d.blocks > 2*d.rc.Limits.Items {
-		return apierror.Invalid("messages", "The conversation has more than %d messages and content blocks.", 2*d.rc.Limits.Items)
+		return apierror.Invalid("messages",
+			"The conversation has more than %d messages and content blocks.", 2*d.rc.Limits.Items)
 	}
 	return nil
 }
 
 // message is a message that is being read.
 type message struct {
-	d      *decoder
-	at     jsontext.Field
-	kind   turn.Kind // of its texts
-	text   jsontext.Joined
-	image  bool           // the last block of the text was a placeholder, which is a line of its own
-	items  []turn.Item    // read so far, before text
-	texts  []turn.Item    // of a user's message: behind the results, which answer calls
-	found  []string       // tools that it refers to
-	served map[string]int // calls of tools that a server ran and that have no result yet: where in items it will be, by their ids
+	d    *decoder
+	at   jsontext.Field
+	kind turn.Kind // of its texts
+
+	// The text that is being read. image is that its last block was a placeholder, which is a
+	// line of its own.
+	text  jsontext.Joined
+	image bool
+
+	// What has been read before the text. The texts of a user's message come after its
+	// results, which answer calls.
+	items []turn.Item
+	texts []turn.Item
+
+	found []string // tools that it refers to
+	// served are the calls of tools that a server ran and that have no result yet: where in
+	// items it is going to be, by their ids.
+	served map[string]int
 }
 
 // flush ends a text of the message.
@@ -117,6 +133,7 @@ func (m *message) flush() {
 func (m *message) end() {
 	m.flush()
 	m.dropOpen()
+	// A user's message without a text is a turn all the same.
 	if len(m.items)+len(m.texts) == 0 && m.kind == turn.User {
 		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
 	}
@@ -140,6 +157,7 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 	if err := m.d.countBlock(); err != nil {
 		return err
 	}
+
 	kind := v.Get("type").Str
 	assistant := m.kind == turn.Unphased
 	switch {
@@ -150,7 +168,9 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 	case kind == "thinking" && assistant, kind == "redacted_thinking" && assistant:
 		return m.readThinking(kind, v)
 	case kind == "tool_result", kind == "tool_use", kind == "thinking", kind == "redacted_thinking":
-		return apierror.Invalid(v.Path+".type", "Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", \"thinking\" and \"redacted_thinking\" into messages of the assistant.")
+		return apierror.Invalid(v.Path+".type",
+			"Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", "+
+				"\"thinking\" and \"redacted_thinking\" into messages of the assistant.")
 	case kind == "tool_addition":
 		m.refer(v.Get("tool.name").Str)
 	case isServed(kind):
@@ -186,6 +206,7 @@ const (
 // readCall reads {"type":"tool_use","id":…,"name":…,"input":…}.
 func (m *message) readCall(at jsontext.Field) *apierror.Error {
 	call := turn.Item{Kind: turn.Call, Path: at.Path}
+
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "id":
@@ -200,6 +221,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 		return err
@@ -208,6 +230,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 	case call.Name == "":
 		return apierror.Invalid(at.Path+".name", "A tool_use block has no name. Send the one of the reply.")
 	}
+
 	m.add(call)
 	return nil
 }
@@ -249,6 +272,7 @@ const failed = "The tool call failed.\n"
 func (m *message) readResult(at jsontext.Field) *apierror.Error {
 	result := turn.Item{Kind: turn.Result, Path: at.Path}
 	isError := false
+
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "tool_use_id":
@@ -263,12 +287,16 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 		return err
 	case result.CallID == "":
-		return apierror.Invalid(at.Path+".tool_use_id", "A tool_result block has no tool_use_id. Send the id of its call.")
+		return apierror.Invalid(at.Path+".tool_use_id",
+			"A tool_result block has no tool_use_id. Send the id of its call.")
 	}
+
+	// The model has no other sign of it: Harmony's messages of tools have a text only.
 	if isError {
 		result.Text = failed + result.Text
 	}
@@ -285,11 +313,13 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 	if !v.IsArray() {
 		return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of content blocks.", v.Path)
 	}
+
 	result := message{d: m.d}
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		if err := m.d.countBlock(); err != nil {
 			return err
 		}
+
 		kind := v.Get("type").Str
 		if kind == "tool_reference" {
 			if err := v.RequireText("tool_name"); err != nil {
@@ -300,6 +330,7 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 			result.addText("Loaded the tool "+name+".", true)
 			return nil
 		}
+
 		text, placeholder, err := m.d.readPart(kind, v, turn.ImagesPlaceholder)
 		result.addText(text, placeholder)
 		return err

@@ -23,6 +23,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err != nil {
 		return nil, err
 	}
+
 	d := &decoder{api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
 	d.input.ShownID = d.sentID
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
@@ -31,16 +32,19 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
+
 	r := d.request()
 	unlisted := d.unlisted()
 	switch {
 	case len(unlisted) == 0:
 	case rc.Unbounded:
+		// No model call follows, and so no reply that could have a preflight.
 		hosted.List(ctx, a.runner(), unlisted, rc)
 	default:
 		r.preflight = &preflight{decoder: d, unlisted: unlisted}
 		return r, nil
 	}
+
 	if err := d.offerTools(); err != nil {
 		return nil, err
 	}
@@ -52,6 +56,8 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 }
 
 // decoder gathers the fields of a request.
+//
+// It is large because each field that is not a plain value has a method.
 type decoder struct {
 	api     *API
 	rc      *turn.RequestContext
@@ -59,29 +65,42 @@ type decoder struct {
 	options options
 	ignored jsontext.Ignored
 
-	tools    []harmony.Tool          // offered from the beginning
-	deferred map[string]harmony.Tool // offered once the conversation refers to them
-	strict   map[string]bool         // of the deferred ones
-	twice    []string                // names that several of the deferred ones have
-	joining  []joining
-	served   serverTools
-	chosen   string          // the tool that tool_choice names; "": none
-	found    map[string]bool // tools that the conversation refers to
-	blocks   int             // messages and content blocks so far
+	// The client's tools: those that are offered from the beginning, and those that are
+	// offered once the conversation refers to them, with whether they are strict and the names
+	// that several of them have.
+	tools    []harmony.Tool
+	deferred map[string]harmony.Tool
+	strict   map[string]bool
+	twice    []string
+	// chosen is the tool that tool_choice names; "": none.
+	chosen string
+	served serverTools
 
-	sentIDs map[string]string // the ids of calls that the client spells in another way than shownID, by the turn's ids
+	// The conversation: the tools that it refers to, and where they join it; messages and
+	// content blocks so far; and the ids of calls that the client spells in another way than
+	// shownID, by the turn's ids.
+	found   map[string]bool
+	joining []joining
+	blocks  int
+	sentIDs map[string]string
 
-	effort bool // the request names an effort
-	off    bool // the request switches thinking off
+	// effort is that the request names one, off that it switches thinking off.
+	effort bool
+	off    bool
 }
 
 // request returns the request without its first turn.
 func (d *decoder) request() *Request {
 	r := &Request{
-		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options, compared: d.input.Replies.Compared,
-		maxTokens: d.input.Engine.MaxTokens, corrects: (d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers) > 0) && !d.input.Continue,
+		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
+		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		continues: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
 	}
+
+	// Where the filter runs tools, the model has several turns anyway.
+	told := d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers) > 0
+	r.corrects = told && !d.input.Continue
+
 	for _, s := range d.served.servers {
 		if r.hosted == nil {
 			r.hosted = map[hosted.Space]*hosted.Server{}
@@ -106,20 +125,25 @@ func (d *decoder) finish() *apierror.Error {
 	case len(d.input.Items) == 0:
 		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
 	case d.input.Continue && (d.input.Format != nil || d.input.Choice.Required || len(d.input.Strict) > 0):
-		return apierror.Invalid("messages", "The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, strict tools or an output format. Leave them out, or end with a message of the user.")
+		return apierror.Invalid("messages",
+			"The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, "+
+				"strict tools or an output format. Leave them out, or end with a message of the user.")
 	}
 	if err := d.input.FinishLength("max_tokens"); err != nil {
 		return err
 	}
+
 	if d.input.Hides() {
 		d.options.thinking = hidden
 	}
+	// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
 	if d.off && !d.effort {
 		d.input.Effort = harmony.EffortLow
 	}
 	if err := d.findServers(); err != nil {
 		return err
 	}
+
 	e.ID = d.rc.ID("msg_")
 	d.input.Replies.Own = e.ID
 	e.Whole = !d.options.stream
@@ -150,6 +174,7 @@ func (d *decoder) readTexts(v jsontext.Field, edit func(i int, text string) stri
 		}
 		return edit(0, v.Str), nil
 	}
+
 	var joined jsontext.Joined
 	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		text, err := readText(v)
@@ -163,7 +188,8 @@ func (d *decoder) readTexts(v jsontext.Field, edit func(i int, text string) stri
 func readText(v jsontext.Field) (string, *apierror.Error) {
 	text := v.Get("text")
 	if kind := v.Get("type"); kind.Str != "text" || text.Type != gjson.String {
-		return "", apierror.Invalid(v.Path, "Only blocks of type \"text\" with a string \"text\" are supported in %q.", v.Path)
+		return "", apierror.Invalid(v.Path,
+			"Only blocks of type \"text\" with a string \"text\" are supported in %q.", v.Path)
 	}
 	return text.Str, nil
 }
@@ -192,6 +218,7 @@ func (d *decoder) readStopSequences(v jsontext.Field) *apierror.Error {
 func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 	show := false
 	d.options.thinking = shown
+
 	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "type":
@@ -201,7 +228,8 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 			case "disabled":
 				d.off = true
 			default:
-				return apierror.Invalid(v.Path, "The type of \"thinking\" must be enabled, adaptive, between_tools or disabled.")
+				return apierror.Invalid(v.Path,
+					"The type of \"thinking\" must be enabled, adaptive, between_tools or disabled.")
 			}
 		case "budget_tokens":
 			return d.input.SetBudget(v)
@@ -214,11 +242,14 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 		}
 		return nil
 	})
+
+	// The members come in any order: what the type says counts more than display.
 	if !show {
 		d.options.thinking = hidden
 	}
 	if err == nil && !show && !d.off {
-		err = apierror.Invalid(v.Path+".type", "The field \"thinking\" has no type. Send enabled, adaptive, between_tools or disabled.")
+		err = apierror.Invalid(v.Path+".type",
+			"The field \"thinking\" has no type. Send enabled, adaptive, between_tools or disabled.")
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package messages
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -20,9 +19,14 @@ const (
 // Endpoints returns the endpoints of the API.
 func (a *API) Endpoints() []api.Endpoint {
 	endpoint := func(pattern string, handle func(context.Context, *api.HTTPRequest) api.Outcome) api.Endpoint {
-		return api.Endpoint{API: "messages", Method: http.MethodPost, Pattern: pattern, Errors: (*apierror.Error).Anthropic, LimitHeaders: limitHeaders, IDHeader: "request-id", Handle: handle}
+		return api.Endpoint{
+			API: "messages", Method: http.MethodPost, Pattern: pattern, Handle: handle,
+			Errors: (*apierror.Error).Anthropic, LimitHeaders: limitHeaders, IDHeader: "request-id",
+		}
 	}
-	return []api.Endpoint{endpoint(Path, a.handleMessage), endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender)}
+	return []api.Endpoint{
+		endpoint(Path, a.handleMessage), endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender),
+	}
 }
 
 func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
@@ -51,7 +55,7 @@ func (a *API) CountTokens(ctx context.Context, body []byte, rc *turn.RequestCont
 	if err != nil {
 		return nil, err
 	}
-	return append(strconv.AppendInt([]byte(`{"input_tokens":`), int64(len(request.turn.Engine.Prompt)), 10), '}'), nil
+	return append(appendMember(nil, `{"input_tokens":`, len(request.turn.Engine.Prompt)), '}'), nil
 }
 
 // Render answers a request of [RenderPath] with what [turn.Turn.AppendRendered]

@@ -86,11 +86,13 @@ func (e *encoder) Delta(dst []byte, p *reply.Part, text []byte) []byte {
 	b := &e.block
 	switch {
 	case e.hides(p):
-	case p.Kind == turn.Call && e.isHostedCode(p): // is written whole
+	// Clients get an object with the code, the model writes the code alone: it is escaped whole.
+	case p.Kind == turn.Call && e.isHostedCode(p):
 	case p.Kind == turn.Call:
 		b.text = b.input.add(b.text, text)
 		dst = e.flushInput(dst)
 	case p.Kind == turn.Reasoning:
+		// The signature has the text in any case: with it the client sends the reasoning back.
 		b.text = append(b.text, text...)
 		if e.request.options.thinking != omitted {
 			dst = e.appendText(dst, p.Kind, text)
@@ -159,7 +161,8 @@ func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, cut bool) []byte
 		return dst
 	}
 	if p.Kind == turn.Reasoning {
-		dst = append(e.beginBlockEvent(dst, "content_block_delta"), `,"delta":{"type":"signature_delta","signature":`...)
+		dst = e.beginBlockEvent(dst, "content_block_delta")
+		dst = append(dst, `,"delta":{"type":"signature_delta","signature":`...)
 		dst = endEvent(append(jsontext.AppendString(dst, e.seal(seal.Reasoning, e.block.text)), '}'))
 	}
 	return endEvent(e.beginBlockEvent(dst, "content_block_stop"))

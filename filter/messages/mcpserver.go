@@ -33,6 +33,7 @@ type toolset struct {
 // readToolset reads {"type":"mcp_toolset","mcp_server_name":…,"default_config":…,"configs":…}.
 func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 	t := toolset{at: at, enabled: map[string]bool{}}
+
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "type", "cache_control":
@@ -59,6 +60,7 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 		}
 		return err
 	})
+
 	d.served.toolsets = append(d.served.toolsets, t)
 	return err
 }
@@ -112,6 +114,7 @@ func (d *decoder) readMCPServers(v jsontext.Field) *apierror.Error {
 
 func (d *decoder) readMCPServer(at jsontext.Field) *apierror.Error {
 	s := mcpServer{at: at, enabled: true}
+
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "type":
@@ -135,6 +138,7 @@ func (d *decoder) readMCPServer(at jsontext.Field) *apierror.Error {
 		}
 		return err
 	})
+
 	d.served.defined = append(d.served.defined, s)
 	return err
 }
@@ -148,9 +152,11 @@ func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierr
 			return v.SetSwitch(&s.enabled)
 		case key == "allowed_tools":
 			s.allowed = &hosted.Filter{Names: map[string]bool{}}
+
 			return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 				if i == hosted.MaxNames {
-					return apierror.Invalid(v.Path, "The field allowed_tools names more than %d tools. Leave some out.", hosted.MaxNames)
+					return apierror.Invalid(v.Path,
+						"The field allowed_tools names more than %d tools. Leave some out.", hosted.MaxNames)
 				}
 				name, err := v.Text()
 				s.allowed.Names[strings.Clone(name)] = true
@@ -170,9 +176,12 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 	case "":
 		return apierror.Invalid(s.at.Path+".name", "An MCP server has no name. Give every server one.")
 	case turn.FunctionsNamespace:
-		return apierror.Invalid(s.at.Path+".name", "The name %q is the namespace of the request's own tools. Give the MCP server another one.", s.name)
+		return apierror.Invalid(s.at.Path+".name",
+			"The name %q is the namespace of the request's own tools. Give the MCP server another one.", s.name)
 	}
+
 	h := &hosted.Server{Label: s.name, Allowed: s.allowed}
+	// A toolset is the newer form of tool_configuration, and counts where both are sent.
 	if i := slices.IndexFunc(d.served.toolsets, func(t toolset) bool { return t.server == s.name }); i >= 0 {
 		if f := d.served.toolsets[i].filter(); f != nil {
 			h.Allowed = f
@@ -181,6 +190,7 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 	if !s.enabled {
 		return nil
 	}
+
 	url := s.url
 	if configured, ok := d.api.Tools.Server(s.name); ok && configured.URL == url {
 		url = "" // clients have to send one
@@ -188,12 +198,17 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 	var err error
 	switch h.MCP, err = hosted.Find(d.api.Tools, s.name, url, d.rc.Tenant); {
 	case errors.Is(err, hosted.ErrNotConfigured):
-		return apierror.Invalid(s.at.Path+".url", "The MCP server %q has no url, and no server of this name is configured here. Send its url.", jsontext.Clip(s.name))
+		return apierror.Invalid(s.at.Path+".url",
+			"The MCP server %q has no url, and no server of this name is configured here. Send its "+
+				"url.", jsontext.Clip(s.name))
 	case err != nil:
 		return apierror.Invalid(s.at.Path+".url", "%s", err)
 	case h.MCP.Approval:
-		return apierror.Invalid(s.at.Path+".name", "The operator requires approval for calls of the MCP server %q, and this API has no approvals. Leave the server out.", jsontext.Clip(s.name))
+		return apierror.Invalid(s.at.Path+".name",
+			"The operator requires approval for calls of the MCP server %q, and this API has no approvals. Leave "+
+				"the server out.", jsontext.Clip(s.name))
 	}
+
 	if s.token != "" {
 		if err := h.MCP.AddHeader(http.Header{"Authorization": {"Bearer " + s.token}}); err != nil {
 			return apierror.Invalid(s.at.Path+".authorization_token", "%s", err)

@@ -1,6 +1,16 @@
-// Package messages implements Anthropic's Messages API, as package api defines it:
-// [API.Decode] turns the body of a POST /v1/messages into a token request, and a
-// [Reply] turns the engine's chunks into server-sent events or one JSON object.
+// Package messages implements Anthropic's Messages API, as package api defines it.
+//
+// Reading: [API.Decode] turns the body of a POST /v1/messages into a [Request]. If its
+// servers have to list their tools first, the request has no model call yet: its reply
+// begins with a preflight, which makes the prompt.
+//
+// Writing: [Request.NewReply] begins the reply. The machine of package reply makes it; the
+// encoder here writes each part as a content block, as events or in one message object. It
+// keeps no more than its wire needs: the open block, and how many there are.
+//
+// Tools are the client's, or run here: web_search and code_execution by configured MCP
+// servers, and those of mcp_servers. Package hosted knows the servers; served.go has how
+// clients see calls and results, and reads them back.
 //
 // The formats are those of the types of Anthropic's SDKs. docs/compatibility.md lists
 // the fields that are rejected, mapped or ignored. A test compares the list with this
@@ -19,7 +29,9 @@ import (
 
 // API is the Messages API of a service.
 type API struct {
-	Sealer *seal.Sealer // of the signatures of thinking blocks and of search results; nil: they are empty
+	// Sealer seals the signatures of thinking blocks, and search results; nil: they are
+	// empty.
+	Sealer *seal.Sealer
 
 	// Tools calls the tools of MCP servers; nil: requests can have none.
 	Tools *tools.Client
@@ -42,24 +54,34 @@ func (a *API) runner() hosted.Runner {
 
 // Request is a decoded request. It is an [api.Request].
 type Request struct {
-	api     *API
-	turn    *turn.Turn // of the first model call; nil until the preflight is complete
-	rc      *turn.RequestContext
+	api *API
+	rc  *turn.RequestContext
+
+	// turn is the first turn; nil until the preflight is complete. preflight is nil where the
+	// model can be called at once.
+	turn      *turn.Turn
+	preflight *preflight
+
+	// What the reply repeats of the request, and what has no effect.
 	id      string
-	model   string // as requested
+	model   string
 	ignored []string
 	options options
+	// compared is the message whose prompt this one is compared with; "": none.
+	compared string
 
-	compared string // the message whose prompt this one is compared with; "": none
+	// maxTokens is the limit as requested, of all model calls together; 0: none. corrects is
+	// that the model has another turn to correct calls of unknown tools, continues that the
+	// reply continues the last message, and has one model call.
+	maxTokens int
+	corrects  bool
+	continues bool
 
-	maxTokens int  // as requested, of all model calls together; 0: no limit
-	corrects  bool // the model has another turn to correct calls of unknown tools
-
-	preflight   *preflight // nil: the model can be called at once
+	// The tools that the filter runs: the most searches, 0: any number; and the session in
+	// which the built-in tools of the conversation run.
 	hosted      map[hosted.Space]*hosted.Server
-	continues   bool   // the reply continues the last message, and has one model call
-	maxSearches int    // 0: any number
-	container   string // the session in which the built-in tools of the conversation run
+	maxSearches int
+	container   string
 }
 
 // options is the fields of the request that concern the reply.

@@ -129,7 +129,9 @@ func (e *encoder) stop() (reason, sequence string) {
 	finish := choice.Finish()
 
 	switch stop := e.reply.Stop(); {
+	// The client has calls to make, whatever else was in the way.
 	case stop.Has(reply.ClientActs):
+	// The client sends a message that was paused back, and the next request goes on with it.
 	case stop.Has(reply.OutOfTurns):
 		return "pause_turn", ""
 	case stop.Has(reply.OutOfRoom):

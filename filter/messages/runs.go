@@ -42,7 +42,8 @@ func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 
 	if server.Builtin != nil && made.call.Name == searchTool && refused == nil {
 		if most := e.request.maxSearches; most > 0 && e.searches >= most {
-			made.code, refused = "max_uses_exceeded", &tools.Result{Error: "The limit of searches is reached. Answer with what you have."}
+			made.code = "max_uses_exceeded"
+			refused = &tools.Result{Error: "The limit of searches is reached. Answer with what you have."}
 		} else {
 			e.searches++
 		}
@@ -55,7 +56,8 @@ func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 		},
 	}
 	if refused == nil {
-		r.Job = hosted.Job{Runner: e.request.api.runner(), Job: server.Job(made.call, string(p.Whole), e.request.container)}
+		job := server.Job(made.call, string(p.Whole), e.request.container)
+		r.Job = hosted.Job{Runner: e.request.api.runner(), Job: job}
 	}
 	return r
 }

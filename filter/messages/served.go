@@ -155,26 +155,19 @@ func (e *encoder) appendContainer(dst []byte) []byte {
 // isServed reports whether a block is about a tool that a server ran: its call or its
 // result.
 func isServed(kind string) bool {
-	return kind == "server_tool_use" || kind == "mcp_tool_use" || kind != "tool_result" && strings.HasSuffix(kind, "_tool_result")
+	return isServedCall(kind) || kind != "tool_result" && strings.HasSuffix(kind, "_tool_result")
 }
+
+func isServedCall(kind string) bool { return kind == "server_tool_use" || kind == "mcp_tool_use" }
 
 // readServed reads a block about a tool that a server ran. The model sees a call
 // together with its result, or not at all: the result's item follows the call's, and
 // has no call's id until it is read.
 func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
-	if kind == "server_tool_use" || kind == "mcp_tool_use" {
-		if err := cmp.Or(v.RequireText("id"), v.RequireText("name")); err != nil {
-			return err
-		}
-		id, name := v.Get("id").Str, v.Get("name").Str
-		m.d.noteID(servedCallID(id), id)
-		m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
-		if m.served == nil {
-			m.served = map[string]int{}
-		}
-		m.served[id] = len(m.items) - 1
-		return nil
+	if isServedCall(kind) {
+		return m.readServedCall(v)
 	}
+
 	if err := v.RequireText("tool_use_id"); err != nil {
 		return err
 	}
@@ -184,6 +177,7 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 		m.d.ignoreKind("messages.content.", kind)
 		return nil
 	}
+
 	delete(m.served, id)
 	call, result := &m.items[at-1], &m.items[at]
 	result.CallID, result.Path = call.CallID, v.Path
@@ -191,18 +185,39 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	if err != nil {
 		return err
 	}
+	// Only a page that was sealed here says which tool of the browser has shown it.
 	if result.Text = text; page != nil {
 		call.Namespace, call.Name, call.Builtin = hosted.NamespaceOf(tools.WebSearch), page.Tool, true
 	}
 	return nil
 }
 
+// readServedCall reads the call of a tool that a server ran, with room for its result.
+func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
+	if err := cmp.Or(v.RequireText("id"), v.RequireText("name")); err != nil {
+		return err
+	}
+
+	id, name := v.Get("id").Str, v.Get("name").Str
+	m.d.noteID(servedCallID(id), id)
+	m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
+	if m.served == nil {
+		m.served = map[string]int{}
+	}
+	m.served[id] = len(m.items) - 1
+	return nil
+}
+
 // servedCall returns the call of a block. Code is called as the model does it.
 func servedCall(id, name string, v jsontext.Field) turn.Item {
-	call := turn.Item{Kind: turn.Call, Text: "{}", CallID: id, Namespace: v.Get("server_name").Str, Name: name, Path: v.Path}
+	call := turn.Item{
+		Kind: turn.Call, Text: "{}", CallID: id, Namespace: v.Get("server_name").Str, Name: name, Path: v.Path,
+	}
+
 	input := v.Get("input")
 	if code := input.Get("code"); name == codeName && code.Type == gjson.String {
-		call.Namespace, call.Name, call.Builtin, call.Text = hosted.NamespaceOf(tools.CodeInterpreter), "", true, code.Str
+		call.Namespace, call.Name, call.Builtin = hosted.NamespaceOf(tools.CodeInterpreter), "", true
+		call.Text = code.Str
 	} else if input.IsObject() {
 		call.Text = string(jsontext.AppendCompact(nil, input.Raw))
 	}
@@ -214,10 +229,14 @@ func (m *message) dropOpen() {
 	if len(m.served) == 0 {
 		return
 	}
-	kept := m.items[:0]
+
+	// A result without the id of its call has not been read; its call is before it.
+	open := func(i int) bool {
+		return i < len(m.items) && m.items[i].Kind == turn.Result && m.items[i].CallID == ""
+	}
+	kept := make([]turn.Item, 0, len(m.items))
 	for i, item := range m.items {
-		open := item.Kind == turn.Result && item.CallID == ""
-		if open = open || i+1 < len(m.items) && item.Kind == turn.Call && m.items[i+1].Kind == turn.Result && m.items[i+1].CallID == ""; !open {
+		if !open(i) && (item.Kind != turn.Call || !open(i+1)) {
 			kept = append(kept, item)
 		}
 	}
@@ -232,6 +251,7 @@ func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage,
 	if sealed.Type != gjson.String || sealed.Str == "" {
 		return servedText(content), nil, nil
 	}
+
 	opened, openErr := d.open(seal.Page, sealed.Str)
 	switch {
 	case openErr == nil && json.Unmarshal([]byte(opened), &page) == nil && page != nil:
@@ -240,7 +260,8 @@ func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage,
 		}
 		return page.Text, page, nil
 	case errors.Is(openErr, seal.ErrTenant):
-		return "", nil, apierror.Invalid(v.Path+".content", "The search result was made for another tenant. Leave the block out.").With(openErr)
+		return "", nil, apierror.Invalid(v.Path+".content",
+			"The search result was made for another tenant. Leave the block out.").With(openErr)
 	}
 	d.ignored.Add(v.Path + ".content.0.encrypted_content")
 	return servedText(content), nil, nil
@@ -255,24 +276,29 @@ func servedText(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return v.Str
 	}
+
 	var lines jsontext.Joined
 	add := func(object gjson.Result) {
 		if message := object.Get("error_message"); message.Type == gjson.String && message.Str != "" {
 			addLines(&lines, message.Str)
 			return
 		}
+
 		for _, member := range servedMembers {
 			if text := object.Get(member); text.Type == gjson.String {
 				addLines(&lines, text.Str)
 			}
 		}
+
 		if inner := object.Get("content"); inner.Type == gjson.String {
 			addLines(&lines, inner.Str)
 		} else if inner.IsObject() {
-			text, _ := readDocument(jsontext.Field{Result: inner}) // what another server has made is not checked
+			// What another server has made is not checked.
+			text, _ := readDocument(jsontext.Field{Result: inner})
 			addLines(&lines, text)
 		}
 	}
+
 	if v.IsArray() {
 		v.ForEach(func(_, object gjson.Result) bool {
 			add(object)

@@ -56,20 +56,24 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 		d.ignoreKind("tools.", kind)
 		return nil
 	}
+
 	for _, other := range d.served.servers {
 		if other.Builtin == s.Builtin {
 			return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", jsontext.Clip(kind))
 		}
 	}
 	d.served.servers = append(d.served.servers, s)
+
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "type", "name", "cache_control":
 		case "max_uses":
 			return v.SetInteger(&d.served.maxSearches, 1, math.MaxInt32)
 		case "allowed_domains", "blocked_domains":
+			// What the client excludes would be searched all the same.
 			if v.IsArray() && v.Get("#").Int() > 0 {
-				return apierror.Invalid(v.Path, "The search that runs here cannot be limited by %q. Leave the field out, or the tool.", key)
+				return apierror.Invalid(v.Path,
+					"The search that runs here cannot be limited by %q. Leave the field out, or the tool.", key)
 			}
 		default:
 			d.ignored.Add(v.Path)
@@ -106,7 +110,9 @@ func (d *decoder) findServers() *apierror.Error {
 			return err
 		}
 	}
-	if served.named && !slices.ContainsFunc(served.servers, func(s *hosted.Server) bool { return s.Builtin != nil }) {
+
+	isBuiltin := func(s *hosted.Server) bool { return s.Builtin != nil }
+	if served.named && !slices.ContainsFunc(served.servers, isBuiltin) {
 		d.ignored.Add("container")
 	}
 	return nil
@@ -116,6 +122,7 @@ func (d *decoder) findServers() *apierror.Error {
 func (st *serverTools) checkToolsets() *apierror.Error {
 	defined, used := map[string]bool{}, map[string]bool{}
 	var servers, toolsets, unknown, unused names
+
 	for i := range st.defined {
 		server := &st.defined[i]
 		if defined[server.name] && server.name != "" {
@@ -123,6 +130,7 @@ func (st *serverTools) checkToolsets() *apierror.Error {
 		}
 		defined[server.name] = true
 	}
+
 	for i := range st.toolsets {
 		toolset := &st.toolsets[i]
 		switch path := toolset.at.Path + ".mcp_server_name"; {
@@ -133,6 +141,8 @@ func (st *serverTools) checkToolsets() *apierror.Error {
 		}
 		used[toolset.server] = true
 	}
+
+	// Without any toolset, the older form is meant, in which a server stands for all its tools.
 	for i := range st.defined {
 		if server := &st.defined[i]; len(st.toolsets) > 0 && server.name != "" && !used[server.name] {
 			unused.add(server.name, server.at.Path)
@@ -140,8 +150,10 @@ func (st *serverTools) checkToolsets() *apierror.Error {
 	}
 
 	return cmp.Or(
-		unknown.refused("The MCP server %s is not one of mcp_servers. Add it there.", "The MCP servers %s are not in mcp_servers. Add them there."),
-		toolsets.refused("Two toolsets name the MCP server %s. Send one.", "Two toolsets name each of the MCP servers %s. Send one for each."),
+		unknown.refused("The MCP server %s is not one of mcp_servers. Add it there.",
+			"The MCP servers %s are not in mcp_servers. Add them there."),
+		toolsets.refused("Two toolsets name the MCP server %s. Send one.",
+			"Two toolsets name each of the MCP servers %s. Send one for each."),
 		servers.refused("Two MCP servers have the name %s. Give every server a name of its own.",
 			"Two MCP servers have each of the names %s. Give every server a name of its own."),
 		unused.refused("No toolset names the MCP server %s. Add one to the tools, or leave the server out.",
@@ -172,10 +184,13 @@ func (n *names) refused(one, several string) *apierror.Error {
 func (d *decoder) offerServed() {
 	for _, s := range d.served.servers {
 		for i := range d.input.Items {
-			if item := &d.input.Items[i]; len(s.Numbered) > 0 && item.Kind == turn.Call && !item.Builtin && item.Namespace == s.Label {
+			item := &d.input.Items[i]
+			isCall := item.Kind == turn.Call && !item.Builtin && item.Namespace == s.Label
+			if len(s.Numbered) > 0 && isCall {
 				item.Name = s.ToModel(item.Name)
 			}
 		}
+
 		space := s.Offered()
 		switch {
 		case s.Space().System:
@@ -192,12 +207,12 @@ const codeUnavailable = "tool_unavailable"
 
 // choose settles which tools tool_choice demands, once all tools are known.
 func (d *decoder) choose() *apierror.Error {
-	failed := slices.IndexFunc(d.served.servers, func(s *hosted.Server) bool { return s.Failure != "" })
 	if name := d.chosen; name != "" {
 		d.input.Choice.Allowed = d.named(name)
 		_, later := d.deferred[name]
 		own := later || slices.ContainsFunc(d.input.Tools, func(space harmony.Namespace) bool {
-			return space.Name == turn.FunctionsNamespace && slices.ContainsFunc(space.Tools, func(t harmony.Tool) bool { return t.Name == name })
+			isNamed := func(t harmony.Tool) bool { return t.Name == name }
+			return space.Name == turn.FunctionsNamespace && slices.ContainsFunc(space.Tools, isNamed)
 		})
 		if own || d.input.Choice.Allowed[0].Namespace != turn.FunctionsNamespace {
 			return nil
@@ -205,9 +220,15 @@ func (d *decoder) choose() *apierror.Error {
 	} else if len(d.input.Builtins)+len(d.input.Tools) > 0 {
 		return nil
 	}
+
+	// What the client demands may be a tool of the server that has failed: that is why it is
+	// missing.
+	failed := slices.IndexFunc(d.served.servers, func(s *hosted.Server) bool { return s.Failure != "" })
 	if d.input.Choice.Required && failed >= 0 {
 		s := d.served.servers[failed]
-		return apierror.New(http.StatusFailedDependency, codeUnavailable, "tool_choice", "The field \"tool_choice\" asks for a call, but the tools of the MCP server %q could not be listed: %s", jsontext.Clip(s.Label), s.Failure)
+		return apierror.New(http.StatusFailedDependency, codeUnavailable, "tool_choice",
+			"The field \"tool_choice\" asks for a call, but the tools of the MCP server %q could not be listed: "+
+				"%s", jsontext.Clip(s.Label), s.Failure)
 	}
 	return nil
 }
@@ -219,6 +240,7 @@ func (d *decoder) named(name string) []turn.ToolName {
 	if slices.ContainsFunc(d.tools, func(t harmony.Tool) bool { return t.Name == name }) {
 		return own
 	}
+
 	var found []turn.ToolName
 	for _, s := range d.served.servers {
 		switch {
@@ -230,6 +252,7 @@ func (d *decoder) named(name string) []turn.ToolName {
 			found = append(found, turn.ToolName{Namespace: s.Label, Name: s.ToModel(name)})
 		}
 	}
+
 	if len(found) == 0 {
 		return own
 	}

@@ -26,19 +26,24 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 	// send empty texts: nothing is wrong with either.
 	if v.Get("thinking").Type != gjson.String || kind == "redacted_thinking" {
 		if err := v.RequireText(member); err != nil && kind == "thinking" {
-			return apierror.Invalid(v.Path+".thinking", "A thinking block has neither its text nor a signature. Send the block of the reply, or leave it out.")
+			return apierror.Invalid(v.Path+".thinking",
+				"A thinking block has neither its text nor a signature. Send the block of the reply, or leave it "+
+					"out.")
 		} else if err != nil {
 			return err
 		}
 	}
+
 	if sealed := v.Get(member).Str; sealed != "" {
 		opened, err := m.d.open(seal.Reasoning, sealed)
 		switch {
 		case err == nil:
 			text = opened
 		case errors.Is(err, seal.ErrTenant):
-			return apierror.Invalid(v.Path+"."+member, "The thinking was made for another tenant. Leave the block out.").With(err)
+			return apierror.Invalid(v.Path+"."+member,
+				"The thinking was made for another tenant. Leave the block out.").With(err)
 		default:
+			// It was sealed with a key that is gone, or elsewhere: the text says enough.
 			m.d.ignored.Add(v.Path + "." + member)
 		}
 	}

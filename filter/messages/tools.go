@@ -28,6 +28,7 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 	var t harmony.Tool
 	var examples jsontext.Field
 	strict, deferred := false, false
+
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
@@ -51,33 +52,41 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 		return err
 	case t.Name == "":
 		return apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
+
 	if examples.Exists() {
 		if t.Description, err = withExamples(t.Description, examples); err != nil {
 			return err
 		}
 	}
-	if !deferred {
-		d.tools = append(d.tools, t)
-		if strict {
-			d.input.Strict[toolName(t.Name)] = true
-		}
+	if deferred {
+		d.deferTool(t, strict)
 		return nil
 	}
+	d.tools = append(d.tools, t)
+	if strict {
+		d.input.Strict[toolName(t.Name)] = true
+	}
+	return nil
+}
+
+// deferTool notes a tool that is offered once the conversation refers to it.
+func (d *decoder) deferTool(t harmony.Tool, strict bool) {
 	if d.deferred == nil {
 		d.deferred, d.strict = map[string]harmony.Tool{}, map[string]bool{}
 	}
+
 	d.strict[t.Name] = strict
 	if _, twice := d.deferred[t.Name]; twice {
 		d.twice = append(d.twice, t.Name)
 	}
 	d.deferred[t.Name] = t
-	return nil
 }
 
 // withExamples returns a description with examples of a tool's input.
@@ -118,9 +127,11 @@ func (d *decoder) offerTools() *apierror.Error {
 		return apierror.Invalid("tools", "%s Give every tool a name of its own.",
 			apierror.One(d.twice, "Two tools have the name %s.", "Two tools have each of the names %s."))
 	}
+
 	if len(d.tools) > 0 {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}
+
 	for _, j := range d.joining {
 		var found []harmony.Tool
 		for _, name := range j.names {
@@ -138,7 +149,10 @@ func (d *decoder) offerTools() *apierror.Error {
 			j.tools.Namespaces = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}}
 		}
 	}
-	d.input.Items = slices.DeleteFunc(d.input.Items, func(i turn.Item) bool { return i.Kind == turn.Tools && len(i.Tools.Namespaces) == 0 })
+	d.input.Items = slices.DeleteFunc(d.input.Items, func(i turn.Item) bool {
+		return i.Kind == turn.Tools && len(i.Tools.Namespaces) == 0
+	})
+
 	d.offerServed()
 	return d.choose()
 }
@@ -168,6 +182,7 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 	if err != nil {
 		return err
 	}
+
 	switch kind {
 	case "auto":
 	case "none":

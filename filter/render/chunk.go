@@ -19,26 +19,34 @@ func (d *derendering) chunk(ctx context.Context) ([]byte, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &d.state
 	if !s.begun {
 		s.begin(d)
 	}
+
+	// The reply so far is made as of the time of its first chunk, what is new as of now.
 	now := func() time.Time { return time.Unix(s.created, 0) }
 	request, err := d.prepare(ctx, s.id, func() time.Time { return now() })
 	if err != nil {
 		return nil, err
 	}
+
+	// The chunk may be of a choice that the request's n does not have yet.
 	req := *request.Engine()
 	req.N = max(req.N, index+1)
 	chunks, err := d.chunks(&req)
 	if err != nil {
 		return nil, err
 	}
-	request.Engine().N = 1 // each choice has a state, and so a reply, of its own
+
+	// Each choice has a state, and so a reply, of its own.
+	request.Engine().N = 1
 	reply := request.NewReply(api.SingleCall)
 	if err := replay(reply, s.chunks()); err != nil {
 		return nil, err
 	}
+
 	now = d.rc.Now
 	events, err := d.play(reply, chunks)
 	if err != nil {
@@ -66,11 +74,14 @@ func (d *derendering) choiceIndex() (int, *apierror.Error) {
 	}
 	path := d.generated.Path + ".choices"
 	if len(choices) > 1 {
-		return 0, apierror.Invalid(path, "A chunk must have at most one choice: each choice has a stream_state of its own. Send %d requests.", len(choices))
+		return 0, apierror.Invalid(path,
+			"A chunk must have at most one choice: each choice has a stream_state of its own. Send %d "+
+				"requests.", len(choices))
 	}
 	index := choices[0].Get("index").Int()
 	if index < 0 || index >= int64(d.rc.Limits.Choices) {
-		return 0, apierror.Invalid(path, "The index of a choice must be at least 0 and less than %d.", d.rc.Limits.Choices)
+		return 0, apierror.Invalid(path,
+			"The index of a choice must be at least 0 and less than %d.", d.rc.Limits.Choices)
 	}
 	return int(index), nil
 }
@@ -95,9 +106,11 @@ func replay(reply api.Reply, chunks []engine.Chunk) *apierror.Error {
 func (d *derendering) play(reply api.Reply, chunks []engine.Chunk) (events []byte, err *apierror.Error) {
 	s := &d.state
 	counts := !d.hasChoice()
+	// The client has the end.
 	if s.finish != engine.FinishNone && !counts {
-		return nil, nil // the client has the end
+		return nil, nil
 	}
+
 	for i := range chunks {
 		c := &chunks[i]
 		c.Index = 0
@@ -113,6 +126,7 @@ func (d *derendering) play(reply api.Reply, chunks []engine.Chunk) (events []byt
 			break
 		}
 	}
+
 	if counts && d.merge || !counts && s.finish != engine.FinishNone {
 		return end(reply, events)
 	}
@@ -126,8 +140,12 @@ func (d *derendering) hasChoice() bool { return d.generated.Get("choices.0").Exi
 // list of events for the other APIs, which have several events for a token.
 func (d *derendering) answer(request api.Request, index int, sse []byte) []byte {
 	var dst []byte
+
 	if d.merge {
-		m := merged{id: request.ID(), created: d.state.created, model: d.requested(), index: index, choice: d.hasChoice(), usage: d.generated.Get("usage").IsObject()}
+		m := merged{
+			id: request.ID(), created: d.state.created, model: d.requested(), index: index,
+			choice: d.hasChoice(), usage: d.generated.Get("usage").IsObject(),
+		}
 		eachEvent(sse, m.add)
 		dst = m.append([]byte(`{"chunk":`))
 	} else {
@@ -142,6 +160,7 @@ func (d *derendering) answer(request api.Request, index int, sse []byte) []byte 
 		})
 		dst = append(dst, ']')
 	}
+
 	return append(d.state.append(append(dst, `,"stream_state":`...)), '}')
 }
 

@@ -30,15 +30,20 @@ type derendering struct {
 	*derenderer
 	rc *turn.RequestContext
 
-	model        string
-	stream       bool
-	generated    jsontext.Field // generate_response, or generate_chunk
-	chunked      bool           // it is the latter
-	state        streamState
+	model   string
+	stream  bool
+	request jsontext.Field
+	ignored jsontext.Ignored
+
+	// The output: generate_response or, if it is chunked, generate_chunk with the state of
+	// the reply so far.
+	generated jsontext.Field
+	chunked   bool
+	state     streamState
+
+	// The prompt as the engine had it; nil: as the request has it.
 	promptTokens int
-	prompt       []harmony.Token // as the engine had it; nil: as the request has it
-	request      jsontext.Field
-	ignored      jsontext.Ignored
+	prompt       []harmony.Token
 }
 
 // derenderFields has the fields that all APIs have. The field of the API's own request
@@ -48,10 +53,18 @@ var derenderFields = jsontext.Table[*derendering]{
 		d.model, err = v.ShortText()
 		return err
 	}},
-	"stream":            {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.stream) }},
-	"generate_response": {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.setGenerated(v, false) }},
-	"generate_chunk":    {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.setGenerated(v, true) }},
-	"stream_state":      {Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.state.read(v, d.rc.ContextLength()) }},
+	"stream": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.stream)
+	}},
+	"generate_response": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return d.setGenerated(v, false)
+	}},
+	"generate_chunk": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return d.setGenerated(v, true)
+	}},
+	"stream_state": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+		return d.state.read(v, d.rc.ContextLength())
+	}},
 	"prompt_tokens": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&d.promptTokens, 0, turn.MaxRendered)
 	}},
@@ -63,7 +76,8 @@ var derenderFields = jsontext.Table[*derendering]{
 
 func (d *derendering) setGenerated(v jsontext.Field, chunked bool) *apierror.Error {
 	if d.generated.Exists() {
-		return apierror.Invalid(v.Path, "generate_response and generate_chunk are two ways to send tokens. Send one of them.")
+		return apierror.Invalid(v.Path,
+			"generate_response and generate_chunk are two ways to send tokens. Send one of them.")
 	}
 	d.generated, d.chunked = v, chunked
 	return nil
@@ -75,6 +89,7 @@ func (k *derenderer) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome
 	if err := d.decode(r.Body); err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	switch {
 	case d.chunked:
 		answer, err := d.chunk(ctx)
@@ -86,6 +101,7 @@ func (k *derenderer) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome
 		}
 		return api.Outcome{Stream: &eventStream{events}}
 	}
+
 	object, err := d.whole(ctx)
 	return api.Outcome{Answer: object, Err: err}
 }
@@ -95,6 +111,7 @@ func (d *derendering) decode(body []byte) *apierror.Error {
 	if err != nil {
 		return err
 	}
+
 	fields := jsontext.With(derenderFields, jsontext.Table[*derendering]{
 		d.kind.request: {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
 			d.request = v
@@ -104,16 +121,22 @@ func (d *derendering) decode(body []byte) *apierror.Error {
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return err
 	}
+
 	field := d.kind.request
 	switch {
 	case d.model == "" && d.needsModel:
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model, beside %s.", field)
 	case !d.generated.Exists():
-		return apierror.Invalid("generate_response", "There are no tokens. Send an answer of /inference/v1/generate as generate_response, or one event of its stream as generate_chunk.")
+		return apierror.Invalid("generate_response",
+			"There are no tokens. Send an answer of /inference/v1/generate as generate_response, or one event of "+
+				"its stream as generate_chunk.")
 	case d.chunked && !d.stream:
-		return apierror.Invalid("stream", "A generate_chunk is a piece of a stream. Send stream: true, or the whole answer as generate_response.")
+		return apierror.Invalid("stream",
+			"A generate_chunk is a piece of a stream. Send stream: true, or the whole answer as generate_response.")
 	case !d.request.Exists():
-		return apierror.Invalid(field, "The field %q is missing: tools, stop strings and formats of the request decide what the tokens mean. Send the body of the request.", field)
+		return apierror.Invalid(field,
+			"The field %q is missing: tools, stop strings and formats of the request decide what the tokens mean. "+
+				"Send the body of the request.", field)
 	case !d.request.IsObject():
 		return apierror.Invalid(field, "The field %q must be an object: the body of the request.", field)
 	}
@@ -130,6 +153,7 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 	if id == "" {
 		id = d.rc.ID("")
 	}
+
 	request, err := d.prepare(ctx, id, func() time.Time { return created })
 	if err != nil {
 		return nil, err
@@ -141,6 +165,7 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 	if err := d.rc.Room(replyBytes(chunks, d.stream)); err != nil {
 		return nil, err
 	}
+
 	reply := request.NewReply(api.SingleCall)
 	var out []byte
 	for i := range chunks {
@@ -196,17 +221,25 @@ func (d *derendering) prepare(ctx context.Context, id string, now func() time.Ti
 	if err := d.rc.Room(len(body)); err != nil {
 		return nil, err
 	}
+
+	// The same tokens have to give the same reply: nothing is read of a store, and ids and
+	// times follow from the request.
 	env := *d.rc.Env
 	env.Memory, env.Now, env.NewID = nil, now, (&idSource{seed: id}).next
 	rc := *d.rc
-	rc.Env, rc.RequestID, rc.PromptTokens = &env, strings.TrimPrefix(strings.TrimPrefix(id, engineIDPrefix), d.prefix), d.promptTokens
+	rc.Env, rc.PromptTokens = &env, d.promptTokens
+	rc.RequestID = strings.TrimPrefix(strings.TrimPrefix(id, engineIDPrefix), d.prefix)
+
 	outcome := d.create.Handle(ctx, &api.HTTPRequest{Path: d.path, Body: body, Context: &rc})
 	switch {
 	case outcome.Err != nil:
 		return nil, d.ofRequest(outcome.Err)
 	case outcome.Request == nil || outcome.Request.Engine() == nil:
-		return nil, apierror.Invalid(d.kind.request, "The reply to the request has steps before its model call, such as tools that are run. Only the output of one model call can be derendered.")
+		return nil, apierror.Invalid(d.kind.request,
+			"The reply to the request has steps before its model call, such as tools that are run. Only the output "+
+				"of one model call can be derendered.")
 	}
+
 	if d.prompt != nil {
 		outcome.Request.Engine().Prompt = d.prompt
 	}
@@ -233,6 +266,7 @@ func (d *derendering) body() ([]byte, *apierror.Error) {
 	if d.chunked && d.merge {
 		body = append(body, `,"stream_options":{"include_usage":true}`...)
 	}
+
 	err := d.request.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch {
 		case key == "stream",
@@ -253,31 +287,43 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 	path := d.generated.Path
 	choices := d.generated.Get("choices")
 	if !d.generated.IsObject() || !choices.IsArray() {
-		return nil, apierror.Invalid(path+".choices", "The field %q must be an array: that of an answer of /inference/v1/generate.", path+".choices")
+		return nil, apierror.Invalid(path+".choices",
+			"The field %q must be an array: that of an answer of /inference/v1/generate.", path+".choices")
 	}
+
 	if n := len(choices.Array()); !d.chunked && n != max(req.N, 1) {
-		return nil, apierror.Invalid(path+".choices", "There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))
+		return nil, apierror.Invalid(path+".choices",
+			"There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))
 	}
-	if !d.chunked { // the last chunk of a stream may have none
+	// The last chunk of a stream may have none.
+	if !d.chunked {
 		for i, choice := range choices.Array() {
 			if ids := choice.Get("token_ids"); ids.IsArray() && !ids.Get("0").Exists() {
-				return nil, apierror.Invalid(path+".choices["+strconv.Itoa(i)+"].token_ids", "A choice has no tokens: an output ends with one at least.")
+				return nil, apierror.Invalid(path+".choices["+strconv.Itoa(i)+"].token_ids",
+					"A choice has no tokens: an output ends with one at least.")
 			}
 		}
 	}
-	event := jsontext.AppendCompact([]byte("data: "), d.generated.Raw) // one line
+
+	// The decoder of vLLM's stream reads it, as one event on one line.
+	event := jsontext.AppendCompact([]byte("data: "), d.generated.Raw)
 	dialect, _ := engine.ByKind("vllm-generate")
 	chunks, err := dialect.NewDecoder(req).Feed(append(event, "\n\n"...), nil)
 	if err != nil {
 		_, why, _ := strings.Cut(err.Message, "cannot be read: ")
-		return nil, apierror.Invalid(path, "The field %q is not an answer of /inference/v1/generate in tokens, with an index, token_ids and a finish_reason in each choice. %s", path, why)
+		return nil, apierror.Invalid(path,
+			"The field %q is not an answer of /inference/v1/generate in tokens, with an index, token_ids and a "+
+				"finish_reason in each choice. %s", path, why)
 	}
+
 	for i := range chunks {
 		if chunks[i].Finish == engine.FinishAbort {
-			return nil, apierror.Invalid(path+".choices", "The engine has aborted a choice: there is no reply to it. Generate it again.")
+			return nil, apierror.Invalid(path+".choices",
+				"The engine has aborted a choice: there is no reply to it. Generate it again.")
 		}
 		if n := len(chunks[i].Tokens) + len(d.state.tokens); n > d.rc.ContextLength() {
-			return nil, apierror.Invalid(path+".choices", "A choice has %d tokens, more than the model's context of %d.", n, d.rc.ContextLength())
+			return nil, apierror.Invalid(path+".choices",
+				"A choice has %d tokens, more than the model's context of %d.", n, d.rc.ContextLength())
 		}
 	}
 	return chunks, nil
@@ -300,7 +346,9 @@ func readTokens(v jsontext.Field, dst []harmony.Token, most int) ([]harmony.Toke
 type eventStream struct{ events []byte }
 
 // Next returns the whole stream.
-func (s *eventStream) Next(_ context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+func (s *eventStream) Next(
+	_ context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, err *apierror.Error) {
 	if err := reserve(len(s.events)); err != nil {
 		return nil, false, err
 	}

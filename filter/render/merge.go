@@ -18,16 +18,23 @@ type merged struct {
 	choice  bool // there is one
 	usage   bool // the usage is wanted
 
-	fingerprint string // raw; "": none
-	prompt      string // raw prompt_token_ids; "": none
-	role        string
-	texts       []mergedText // of the delta: content, and the fields of reasoning
-	calls       []mergedCall
-	logprobs    []byte // entries with commas
-	tokens      []byte // ids with commas
-	finish      string // raw; "": the choice goes on
-	stop        string // raw matched_stop; "": none
-	counts      string // raw usage
+	// Raw values of the object: "" where there is none. prompt is prompt_token_ids, counts the
+	// usage.
+	fingerprint string
+	prompt      string
+	counts      string
+
+	// The delta: texts are content, and the fields of reasoning.
+	role  string
+	texts []mergedText
+	calls []mergedCall
+
+	// The rest of the choice: entries and ids with commas between, raw values, which are ""
+	// while the choice goes on.
+	logprobs []byte
+	tokens   []byte
+	finish   string
+	stop     string
 }
 
 type mergedText struct {
@@ -53,6 +60,7 @@ func (m *merged) add(chunk gjson.Result) {
 	if v := chunk.Get("usage"); v.IsObject() {
 		m.counts = v.Raw
 	}
+
 	choice := chunk.Get("choices.0")
 	choice.Get("delta").ForEach(func(key, v gjson.Result) bool {
 		switch {
@@ -68,6 +76,7 @@ func (m *merged) add(chunk gjson.Result) {
 		}
 		return true
 	})
+
 	m.logprobs = appendElements(m.logprobs, choice.Get("logprobs.content"))
 	m.tokens = appendElements(m.tokens, choice.Get("token_ids"))
 	if v := choice.Get("finish_reason"); v.Type == gjson.String {
@@ -98,6 +107,7 @@ func (m *merged) addCall(v gjson.Result) {
 			return
 		}
 	}
+
 	call := mergedCall{index: index, name: v.Get("function.name").Raw, arguments: []byte(arguments)}
 	if id := v.Get("id"); id.Exists() {
 		call.head = `"id":` + id.Raw + `,"type":"function",`
@@ -145,6 +155,7 @@ func (m *merged) append(dst []byte) []byte {
 
 func (m *merged) appendChoice(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(m.index), 10)
+
 	dst = append(dst, `,"delta":{`...)
 	first := len(dst)
 	dst = appendMember(dst, `,"role":`, m.role)
@@ -159,6 +170,7 @@ func (m *merged) appendChoice(dst []byte) []byte {
 		dst = append(dst[:first], dst[first+1:]...) // the first comma
 	}
 	dst = append(dst, '}')
+
 	if len(m.logprobs) > 0 {
 		dst = append(append(append(dst, `,"logprobs":{"content":[`...), m.logprobs...), `],"refusal":null}`...)
 	}

@@ -51,8 +51,14 @@ func Endpoints(o Options) []api.Endpoint {
 		if create == nil {
 			continue
 		}
+
 		d := &derenderer{kind: k, create: *create, needsModel: o.NeedsModel}
-		all = append(all, api.Endpoint{API: create.API, Method: http.MethodPost, Pattern: k.path + derenderSuffix, Errors: create.Errors, IDHeader: create.IDHeader, Handle: d.handle})
+		all = append(all, api.Endpoint{
+			API: create.API, Method: http.MethodPost, Pattern: k.path + derenderSuffix,
+			Errors: create.Errors, IDHeader: create.IDHeader, Handle: d.handle,
+		})
+
+		// The tokenizer takes Chat Completions' messages.
 		if k.merge {
 			t := &tokenizer{chat: *create, needsModel: o.NeedsModel}
 			all = append(all,
@@ -66,7 +72,9 @@ func Endpoints(o Options) []api.Endpoint {
 
 // Rendering returns the endpoints among those of the APIs that render.
 func Rendering(endpoints []api.Endpoint) []api.Endpoint {
-	return slices.DeleteFunc(slices.Clone(endpoints), func(e api.Endpoint) bool { return !strings.HasSuffix(e.Pattern, renderSuffix) })
+	return slices.DeleteFunc(slices.Clone(endpoints), func(e api.Endpoint) bool {
+		return !strings.HasSuffix(e.Pattern, renderSuffix)
+	})
 }
 
 // kind is what differs between the APIs.

@@ -55,11 +55,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, ids := api.Match(s.o.Endpoints, r.Method, r.URL.Path)
 	var o api.Outcome
 	if e == nil {
-		o.Err = apierror.New(http.StatusNotFound, "not_found", "", "There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path)
+		o.Err = apierror.New(http.StatusNotFound, "not_found", "",
+			"There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path)
 	} else {
 		path = e.Pattern
 		ctx := r.Context()
-		o = s.outcome(ctx, e, &api.HTTPRequest{IDs: ids, Path: r.URL.Path, Query: r.URL.Query(), Context: &turn.RequestContext{Env: s.o.Turns, RequestID: id, Reserve: room.take}}, r)
+		rc := &turn.RequestContext{Env: s.o.Turns, RequestID: id, Reserve: room.take}
+		o = s.outcome(ctx, e, &api.HTTPRequest{IDs: ids, Path: r.URL.Path, Query: r.URL.Query(), Context: rc}, r)
 	}
 	status := s.write(w, r, e, id, &o, room)
 	if s.o.Observe != nil {
@@ -71,8 +73,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPRequest, r *http.Request) api.Outcome {
 	if r.Header.Get("Content-Encoding") != "" || !api.IsJSON(r.Header.Get("Content-Type")) {
 		return api.Outcome{Err: apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",
-			"The body is not sent as plain JSON. Send JSON in UTF-8, without compression, with the header content-type: application/json.")}
+			"The body is not sent as plain JSON. Send JSON in UTF-8, without compression, "+
+				"with the header content-type: application/json.")}
 	}
+
 	var err *apierror.Error
 	if to.Body, err = s.read(r, to.Context.Reserve); err != nil {
 		return api.Outcome{Err: err}
@@ -80,19 +84,24 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	if err := to.Context.Reserve((madeOf - 1) * len(to.Body)); err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	name := modelOf(to.Body)
 	if to.Context.Model = s.o.Model(name); to.Context.Model == nil {
-		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model", "The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct harmony_models.", name)}
+		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model",
+			"The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct "+
+				"harmony_models.", name)}
 	}
 	if name == "" {
 		to.Body = withModel(to.Body)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	to.Context.Work = work.New(ctx, work.PerRequest)
 	ctx = to.Context.Work.Context()
 	o := e.Handle(ctx, to)
-	if o.Request != nil || o.Elsewhere != nil { // no endpoint of this package has one
+	// No endpoint of this package has one.
+	if o.Request != nil || o.Elsewhere != nil {
 		return api.Outcome{Err: apierror.New(http.StatusInternalServerError, "", "", "Internal error.")}
 	}
 	return o
@@ -111,6 +120,7 @@ func withModel(body []byte) []byte {
 	case !isObject || model.Exists():
 		return body
 	}
+
 	named := append(make([]byte, 0, len(body)+len(anyModel)+16), `{"model":"`+anyModel+`"`...)
 	if !bytes.HasPrefix(bytes.TrimSpace(members), []byte("}")) {
 		named = append(named, ',')
@@ -140,10 +150,12 @@ const firstRead = 4 << 10
 
 // read reads a body.
 func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) ([]byte, *apierror.Error) {
-	tooLarge := apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request body has more than %d bytes. Shorten it, or raise limits.max_body_bytes.", s.o.MaxBodyBytes)
+	tooLarge := apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+		"The request body has more than %d bytes. Shorten it, or raise limits.max_body_bytes.", s.o.MaxBodyBytes)
 	if r.ContentLength > s.o.MaxBodyBytes {
 		return nil, tooLarge
 	}
+
 	var body []byte
 	limited := http.MaxBytesReader(nil, r.Body, s.o.MaxBodyBytes)
 	grow := func(n int) *apierror.Error {
@@ -153,15 +165,18 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 		body = slices.Grow(body, n)
 		return nil
 	}
-	if err := grow(int(max(r.ContentLength+1, firstRead))); err != nil { // with room to see the end
+	// There is a byte more, so that the end is seen without growing.
+	if err := grow(int(max(r.ContentLength+1, firstRead))); err != nil {
 		return nil, err
 	}
+
 	for {
 		if len(body) == cap(body) {
 			if err := grow(len(body)); err != nil {
 				return nil, err
 			}
 		}
+
 		n, err := limited.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		var limit *http.MaxBytesError
@@ -171,13 +186,16 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 		case errors.As(err, &limit):
 			return nil, tooLarge
 		case err != nil:
-			return nil, apierror.Invalid("", "The request body ended early. Send it again.").With(fmt.Errorf("read the body: %w", err))
+			return nil, apierror.Invalid("",
+				"The request body ended early. Send it again.").With(fmt.Errorf("read the body: %w", err))
 		}
 	}
 }
 
 // write writes an outcome, and returns its HTTP status.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, id string, o *api.Outcome, room *room) int {
+func (s *Server) write(
+	w http.ResponseWriter, r *http.Request, e *api.Endpoint, id string, o *api.Outcome, room *room,
+) int {
 	status, kind, body := http.StatusOK, "application/json", o.Answer
 	if o.Stream != nil {
 		kind = "text/event-stream"
@@ -187,6 +205,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, 
 			body = append(body, piece...)
 		}
 	}
+
 	if o.Err != nil {
 		kind = "application/json"
 		status, body = e.Error(o.Err, id)
@@ -194,6 +213,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, 
 			w.Header().Set("Retry-After", strconv.Itoa(int(max(after, time.Second)/time.Second)))
 		}
 	}
+
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
@@ -213,7 +233,8 @@ func (r *room) take(n int) *apierror.Error {
 	if r.server.held.Add(int64(n)) <= r.server.o.MaxInflightBytes {
 		return nil
 	}
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The requests at a time hold more than limits.max_inflight_bytes. Send the request again.")
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"The requests at a time hold more than limits.max_inflight_bytes. Send the request again.")
 }
 
 // leave returns what the request has taken.

@@ -25,6 +25,7 @@ type streamState struct {
 func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 	s.begun = true
 	sum := 0
+
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "request_id":
@@ -48,17 +49,22 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 			finish, err = v.ShortText()
 			s.finish = engine.Finish(finish)
 		default:
-			err = apierror.Invalid(v.Path, "The field %q is unknown. Send the state as the answer before has it.", v.Path)
+			err = apierror.Invalid(v.Path,
+				"The field %q is unknown. Send the state as the answer before has it.", v.Path)
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 		return err
 	case sum != len(s.tokens):
-		return apierror.Invalid(v.Path, "The chunks of \"stream_state\" have %d tokens, but there are %d. Send the state as the answer before has it.", sum, len(s.tokens))
+		return apierror.Invalid(v.Path,
+			"The chunks of \"stream_state\" have %d tokens, but there are %d. Send the state as the answer before "+
+				"has it.", sum, len(s.tokens))
 	case s.finish != engine.FinishNone && s.finish != engine.FinishStop && s.finish != engine.FinishLength:
-		return apierror.Invalid(v.Path+".finish_reason", "The field %q must be \"stop\", \"length\" or null.", v.Path+".finish_reason")
+		return apierror.Invalid(v.Path+".finish_reason",
+			"The field %q must be \"stop\", \"length\" or null.", v.Path+".finish_reason")
 	}
 	return nil
 }

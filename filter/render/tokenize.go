@@ -45,9 +45,13 @@ var tokenizeFields = jsontext.Table[*tokenizing]{
 		t.bare = !add
 		return err
 	}},
-	"continue_final_message": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { return v.SetSwitch(&t.continues) }},
-	"return_token_strs":      {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { return v.SetSwitch(&t.strings) }},
-	"add_special_tokens":     {Ignored: "Harmony has no tokens to add to a text"},
+	"continue_final_message": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&t.continues)
+	}},
+	"return_token_strs": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&t.strings)
+	}},
+	"add_special_tokens": {Ignored: "Harmony has no tokens to add to a text"},
 }
 
 // tokenize answers a request of [TokenizePath]. A prompt is a user's text: what spells
@@ -57,12 +61,14 @@ func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcom
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	var t tokenizing
 	var others jsontext.Ignored
 	body := jsontext.Field{Result: root}
 	if err := tokenizeFields.Decode(&t, body, &others); err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	var tokens []harmony.Token
 	switch {
 	case t.model == "" && k.needsModel:
@@ -77,11 +83,13 @@ func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcom
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	size := tokenizedBytes(tokens, t.strings)
 	if err := r.Context.Room(size); err != nil {
 		return api.Outcome{Err: err}
 	}
-	return api.Outcome{Answer: appendTokenized(make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings)}
+	answer := appendTokenized(make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings)
+	return api.Outcome{Answer: answer}
 }
 
 // tokenizedBytes is how many bytes the answer about tokens has, or a few more.
@@ -112,24 +120,31 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 	if err != nil {
 		return nil, err
 	}
+
 	tokens, failure := harmony.AppendEncodeLimited(ctx, nil, text, turn.MaxRendered)
 	var long *harmony.LimitError
 	switch {
 	case errors.As(failure, &long):
-		return nil, apierror.Invalid("prompt", "The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
+		return nil, apierror.Invalid("prompt",
+			"The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
 	case failure != nil:
-		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The text could not be tokenized in time. Try again, or shorten it.").With(failure)
+		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+			"The text could not be tokenized in time. Try again, or shorten it.").With(failure)
 	}
 	return tokens, nil
 }
 
 // ofMessages renders a chat's prompt.
-func (k *tokenizer) ofMessages(ctx context.Context, r *api.HTTPRequest, t *tokenizing, body jsontext.Field) ([]harmony.Token, *apierror.Error) {
+func (k *tokenizer) ofMessages(
+	ctx context.Context, r *api.HTTPRequest, t *tokenizing, body jsontext.Field,
+) ([]harmony.Token, *apierror.Error) {
 	chat := jsontext.AppendString([]byte(`{"model":`), cmp.Or(t.model, anyModel)) // which is not in the prompt
 	err := body.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "model", "prompt", "return_token_strs", "add_special_tokens", "stream", "stream_options":
 			return nil
+		// With a message that is continued it is an error of its own, which Chat Completions
+		// finds; else it is done below.
 		case "add_generation_prompt":
 			if !t.continues {
 				return nil
@@ -145,6 +160,8 @@ func (k *tokenizer) ofMessages(ctx context.Context, r *api.HTTPRequest, t *token
 	if err := r.Context.Room(len(chat)); err != nil {
 		return nil, err
 	}
+
+	// Nothing is kept of a prompt that no model gets, and it may be longer than the context.
 	rc := *r.Context
 	env := *rc.Env
 	env.Memory = nil
@@ -153,6 +170,7 @@ func (k *tokenizer) ofMessages(ctx context.Context, r *api.HTTPRequest, t *token
 	if outcome.Err != nil {
 		return nil, outcome.Err
 	}
+
 	tokens := outcome.Request.Engine().Prompt
 	if t.bare && !t.continues {
 		for i, token := range slices.Backward(tokens) {
@@ -212,16 +230,19 @@ func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcom
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	var d detokenizing
 	var others jsontext.Ignored
 	if err := detokenizeFields.Decode(&d, jsontext.Field{Result: root}, &others); err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	switch {
 	case d.model == "" && k.needsModel:
 		return api.Outcome{Err: apierror.Invalid("model", "The field \"model\" is missing. Name the model.")}
 	case !d.given:
-		return api.Outcome{Err: apierror.Invalid("tokens", "The field \"tokens\" is missing. Send a list of token ids.")}
+		return api.Outcome{Err: apierror.Invalid("tokens",
+			"The field \"tokens\" is missing. Send a list of token ids.")}
 	}
 	answer, err := newText(r.Context, d.tokens)
 	return api.Outcome{Answer: answer, Err: err}
@@ -240,7 +261,8 @@ func newText(rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror
 		bytes += harmony.TokenLength(token)
 	}
 	if bytes > maxText {
-		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "tokens", "The text of the tokens has %d bytes, more than %d. Send the tokens in pieces.", bytes, maxText)
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "tokens",
+			"The text of the tokens has %d bytes, more than %d. Send the tokens in pieces.", bytes, maxText)
 	}
 
 	const head, tail = `{"prompt":"`, `"}`

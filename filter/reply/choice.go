@@ -56,6 +56,7 @@ func (c *Choice) Continues() bool {
 
 // Push takes a chunk of the model call being made, and appends what the client gets of it.
 func (m *Machine) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) {
+	// A call that was dropped may have chunks on their way.
 	if m.phase != calling || m.failure != nil {
 		return dst, nil
 	}
@@ -63,6 +64,8 @@ func (m *Machine) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error
 		return dst, err
 	}
 
+	// Engines report the cache with any chunk, also with one that has no tokens. The call has
+	// one prompt, whatever the number of choices.
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
 		m.calls[len(m.calls)-1].Cached = chunk.Usage.CachedTokens
 		m.choices[0].reader.Cached(chunk.Usage)
@@ -70,6 +73,7 @@ func (m *Machine) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error
 	if chunk.Fingerprint != "" {
 		m.fingerprint = chunk.Fingerprint
 	}
+	// A stream does not begin before the model has: an engine may still refuse.
 	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
 		return dst, nil
 	}
@@ -159,6 +163,7 @@ func (c *Choice) event(e turn.Event) {
 // open begins a part.
 func (c *Choice) open(e turn.Event) {
 	m, p := c.machine, &c.part
+	// The parts of a choice share their buffers: they do not overlap.
 	*p = Part{Choice: c, Kind: e.Kind, Call: e.Call, Logprobs: p.Logprobs[:0], Whole: p.Whole[:0]}
 	if m.o.Tools != nil && e.Kind == turn.Call {
 		p.Maker = m.o.Tools.Maker(e.Call, m.last())

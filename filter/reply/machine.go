@@ -52,15 +52,18 @@ type Options struct {
 
 // phase is how far a reply has come.
 //
-//	phase      the reply waits for                   who leaves it, and where to
-//	preparing  the jobs of a stage                   Step: calling, once no stage is left; finishing, if none has begun a turn
-//	calling    the engine's output                   Step: running; preparing, after a model call aside
-//	running    the results of the filter's calls     Step: preparing, with the next turn; finishing, if there is none
-//	finishing  jobs that later requests need         Step stays here, and has nothing more to do
-//	ended      nothing
+//	phase      the reply waits for                who leaves it, and where to
+//	preparing  the jobs of a stage                Step: calling, once no stage is left
+//	                                              Step: finishing, if no stage has begun a turn
+//	calling    the engine's output                Step: running, once the engine has ended
+//	                                              Step: preparing, after a model call aside
+//	running    the results of the filter's calls  Step: preparing, with the next turn
+//	                                              Step: finishing, if there is none
+//	finishing  jobs that later requests need      nobody but End and Cancel
+//	ended      nothing                            nobody
 //
 // From each phase Fail lets the next Step go to finishing, and End and Cancel end the
-// reply. Jobs of a step that Fail or Cancel has dropped are done, but their results are
+// reply. A reply whose one model call Envoy makes begins with calling. Jobs of a step that Fail or Cancel has dropped are done, but their results are
 // not taken.
 type phase uint8
 
@@ -112,15 +115,18 @@ type Machine struct {
 // made already.
 func New(o Options) *Machine {
 	m := &Machine{o: o, stage: o.First}
+	// The stages can hold all of a decoded request: they are forgotten as they are run.
+	m.o.First = nil
+
 	if m.choices = m.room.choices[:]; o.Choices > 1 {
 		m.choices = make([]Choice, o.Choices)
 	}
 	m.calls = m.room.calls[:0]
-	m.o.First = nil // which can hold all of a decoded request, until it has been run
 	for i := range m.choices {
 		c := &m.choices[i]
 		c.Index, c.machine, c.text = i, m, c.room[:0]
 	}
+
 	if o.Mode == api.SingleCall {
 		m.phase = calling
 	}
@@ -188,6 +194,7 @@ func (m *Machine) next() (api.Step, *apierror.Error) {
 		case calling:
 			jobs, err = m.endCall()
 		case running:
+			// A turn is called as the first one is: it has no stages of its own.
 			var next *turn.Turn
 			if next, err = m.nextTurn(); next == nil {
 				return api.Step{}, err
@@ -221,6 +228,8 @@ func (m *Machine) endCall() ([]Job, *apierror.Error) {
 		return nil, nil
 	}
 
+	// Calls that are complete are made also if the output was cut after them: clients have
+	// seen them, and wait for their results.
 	m.phase = running
 	jobs := m.runJobs()
 
@@ -261,6 +270,8 @@ func (m *Machine) Fail(dst []byte, err *apierror.Error) []byte {
 	}
 	m.drop()
 
+	// A second error, such as a deadline, comes while the reply is failing: the first one
+	// says why.
 	if m.o.Ending == nil {
 		if m.failure == nil {
 			m.failure = err
@@ -297,6 +308,7 @@ func (m *Machine) End(dst []byte) ([]byte, *apierror.Error) {
 		return m.o.Encoder.Object(dst)
 	}
 
+	// These were held back: the reply had another turn, or something to keep first.
 	for i := range m.choices {
 		if c := &m.choices[i]; m.o.Settler != nil && c.state != finishSent {
 			dst = m.o.Settler.Finish(dst, c)
@@ -332,6 +344,7 @@ func (m *Machine) drop() {
 
 // Summary returns what the reply has come to so far.
 func (m *Machine) Summary() turn.Summary {
+	// Adding the current turn must not change what the turns before it came to.
 	s := m.earlier
 	s.Repairs = maps.Clone(s.Repairs)
 	s.Cached = engine.Unknown

@@ -30,10 +30,11 @@
 // # What an API may have beside
 //
 // The optional fields of [Options] are for what only some APIs have. [Tools] says who
-// makes a call of the model; a call that the filter makes is a [Run]. A [Settler] writes what belongs to a push as a whole, such as its token ids, and how each of
-// several choices ends. A [Stage] is a step of the API's own before a model call, such
-// as the lists of tools of servers, from which the prompt is made. An [Ending] is what
-// comes between the last model call and the last event, such as storing the response.
+// makes a call of the model; a call that the filter makes is a [Run]. A [Settler] writes
+// what belongs to a push as a whole, such as its token ids, and how each of several choices
+// ends. A [Stage] is a step of the API's own before a model call, such as the lists of
+// tools of servers, from which the prompt is made. An [Ending] is what comes between the
+// last model call and the last event, such as storing the response.
 //
 // example_test.go has a whole API: its encoder is what one more API, or one more
 // transport of an API, has to write.
@@ -102,14 +103,14 @@ type Settler interface {
 type Maker uint8
 
 const (
-	// ByClient: the client makes the call. No model call follows.
+	// ByClient is a call that the client makes. No model call follows.
 	ByClient Maker = iota
-	// ByFilter: the filter makes the call, as a [Run], once the model has ended its turn.
+	// ByFilter is a call that the filter makes, as a [Run], once the model has ended its turn.
 	ByFilter
-	// ByEncoder: the encoder answers the call when the part is closed, without a job.
+	// ByEncoder is a call that the encoder answers when the part is closed, without a job.
 	ByEncoder
-	// ByNobody: there is no such tool. The model is told, and the encoder does not see
-	// the part.
+	// ByNobody is a call of a tool that does not exist. The model is told, and the encoder
+	// does not see the part.
 	ByNobody
 )
 

@@ -44,6 +44,8 @@ func (rs *runs) called(m *Machine, p *Part) {
 	m.current.runs++
 	run := m.o.Run(p, m.Refuse(p.Call))
 
+	// The result has its place behind the call at once: results come in any order, and the
+	// model may write more parts before them.
 	run.item = -1
 	if m.remembers() {
 		m.current.compact()
@@ -96,6 +98,7 @@ func (m *Machine) runJobs() []Job {
 
 // runDone takes what came of a run.
 func (m *Machine) runDone(run *Run, result any, err error) {
+	// Without a result the job was cancelled, or it panicked. The model is told, and goes on.
 	answer, ok := result.(tools.Result)
 	if !ok {
 		answer = tools.Result{Error: "The tool could not be called.", Cause: err}

@@ -97,6 +97,8 @@ func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
 		}
 		c.reader, c.state = t.NewReader(emit), generating
 	}
+
+	// With several choices there are no tools of the filter's.
 	if a == nil && m.o.Tools != nil && m.o.Tools.Corrected(m.last()) {
 		m.choices[0].reader.Corrected()
 	}
@@ -153,11 +155,14 @@ func (c *current) compact() {
 // nextTurn returns the turn in which the model has the results of its calls; nil if the
 // reply has no further one.
 func (m *Machine) nextTurn() (*turn.Turn, *apierror.Error) {
+	// A model call with several choices has no next one, and so no answered calls.
 	choice, answered := &m.choices[0], m.current.answered()
+	// What was cut by its length is not what the model wanted to say.
 	if answered == 0 || choice.Finish() == turn.FinishLength {
 		return nil, nil
 	}
 
+	// All reasons are noted: which of them counts is the API's to say.
 	if choice.Calls() != answered {
 		m.stop |= ClientActs
 	}
@@ -194,7 +199,9 @@ func (m *Machine) continueTurn(room int) (*turn.Turn, *apierror.Error) {
 	switch {
 	case err == nil:
 		return next, nil
-	case err.Code == "context_length_exceeded" && m.current.runs > 0: // what the tools have done stays
+	// The client has seen what the tools have done, and tools may have changed something:
+	// the reply ends with that, not with an error.
+	case err.Code == "context_length_exceeded" && m.current.runs > 0:
 		return nil, nil
 	}
 	return nil, err

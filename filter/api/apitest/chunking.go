@@ -15,8 +15,10 @@ import (
 // The pieces of generated outputs of every API: well-formed and malformed headers,
 // ends, and texts that split characters.
 var (
-	openings = []string{"<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"}
-	pieces   = []string{
+	openings = []string{
+		"<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>",
+	}
+	pieces = []string{
 		"<|start|>assistant<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>",
 		"<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>",
 		"<|start|>assistant<|channel|>commentary to=python code<|message|>",
@@ -71,7 +73,10 @@ func (a *API) AnyChunking(t *testing.T, c Chunking) {
 	for range c.Rounds {
 		body := a.Ask(c.Requests[rng.IntN(len(c.Requests))])
 		request := a.sameIDs(t, body)
-		outputs := outputs(request, func() ([]harmony.Token, engine.Finish) { return c.Generate(rng), finishes[rng.IntN(2)] })
+		outputs := outputs(request, func() ([]harmony.Token, engine.Finish) {
+			return c.Generate(rng), finishes[rng.IntN(2)]
+		})
+
 		whole := Play(t, request, a.Mode, Chunks(outputs, sizes[0]))
 		a.checkShown(t, whole, outputs)
 		for _, size := range sizes {

@@ -74,6 +74,7 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 	document := ReadFile(t, compatibility)
 	start, end := findTable(t, document, endpoint, heading)
 	rows := readRows(document[start:end])
+
 	if Updating() {
 		document = document[:start] + writeRows(rows, coded) + document[end:]
 		if err := os.WriteFile(compatibility, []byte(document), 0o600); err != nil {
@@ -81,8 +82,10 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 		}
 		return
 	}
+
 	documented := map[string]Handled{}
 	for _, r := range rows {
+		// What a field is mapped to is said in the document only.
 		if r.State == "mapped" || r.State == "skipped" {
 			r.Effect = coded[r.name].Effect
 		}
@@ -104,6 +107,7 @@ func findTable(t testing.TB, document, endpoint, heading string) (start, end int
 			start = -1
 		}
 	}
+
 	head := tableHead.FindStringIndex(document[max(start, 0):])
 	if start < 0 || head == nil {
 		t.Fatalf("no table %s %s in docs/compatibility.md", endpoint, heading)
@@ -146,6 +150,7 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 			known[r.name] = true
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(coded)) {
 		if !known[name] {
 			rows = append(rows, documentRow{name, coded[name]})
@@ -155,6 +160,7 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 	slices.SortStableFunc(rows, func(a, b documentRow) int {
 		return slices.Index(states, a.State) - slices.Index(states, b.State)
 	})
+
 	var text strings.Builder
 	for _, r := range rows {
 		text.WriteString("| `" + r.name + "` | " + r.State + " | " + strings.TrimLeft(r.Effect+" |", " ") + "\n")

@@ -39,7 +39,8 @@ func (a *API) Constraint(t testing.TB, members string, spec constraint.Spec) {
 		}
 		return
 	}
-	if diff := cmp.Diff(string(constraint.AppendStructuralTag(nil, want)), string(constraint.AppendStructuralTag(nil, got))); diff != "" {
+	tag := func(c constraint.Format) string { return string(constraint.AppendStructuralTag(nil, c)) }
+	if diff := cmp.Diff(tag(want), tag(got)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -22,6 +22,7 @@ func (a *API) Fuzz(f *testing.F, output, body string) {
 		f.Add([]byte(ReadFile(f, file)), ids, uint8(3), false)
 	}
 	f.Add([]byte(body), ids, uint8(1), true)
+
 	f.Fuzz(func(t *testing.T, body, raw []byte, size uint8, length bool) {
 		request, err := a.Decode(body, NewContext())
 		if err != nil {
@@ -30,6 +31,8 @@ func (a *API) Fuzz(f *testing.F, output, body string) {
 			}
 			return
 		}
+
+		// Some of the tokens are not in the vocabulary.
 		var tokens []harmony.Token
 		for ; len(raw) >= 4; raw = raw[4:] {
 			tokens = append(tokens, binary.LittleEndian.Uint32(raw)%201_100)
@@ -38,12 +41,14 @@ func (a *API) Fuzz(f *testing.F, output, body string) {
 		if length {
 			finish = engine.FinishLength
 		}
+
 		all := outputs(request, func() ([]harmony.Token, engine.Finish) { return tokens, finish })
 		reply, err := play(t, request, a.Mode, Chunks(all, Size(int(size)+1)))
 		switch {
 		case err == nil:
 			a.Read(t, request, reply)
-		case err.Status != http.StatusBadGateway || err.Code != "constraint_not_kept": // the output is arbitrary
+		// An arbitrary output keeps no constraint of the body.
+		case err.Status != http.StatusBadGateway || err.Code != "constraint_not_kept":
 			t.Fatalf("not the engine's fault: %v", err)
 		}
 	})

@@ -48,6 +48,7 @@ func (a *API) Generated(t *testing.T, places map[string]string) {
 						t.Errorf("%s, streamed: %t: %v", name, streamed, err)
 						continue
 					}
+
 					held := q.NewReply(a.Mode).Turn().NewCheck() != nil
 					if want := left && strings.HasPrefix(place, "strict"); held != want {
 						t.Errorf("%s, streamed: %t: the reply is held: %t", name, streamed, held)

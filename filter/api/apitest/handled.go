@@ -19,9 +19,11 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 		if !ok {
 			t.Errorf("no body for the members of %q", path)
 		}
-		if body == "" { // it needs what the test has not configured
+		// It needs what the test has not configured.
+		if body == "" {
 			continue
 		}
+
 		for name, h := range fields {
 			at := strings.TrimPrefix(indexless(path)+"."+name, ".")
 			send := func(value string) (listed bool, err *apierror.Error) {
@@ -31,35 +33,48 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 				}
 				return slices.Contains(r.Ignored(), at), nil
 			}
-			listed, err := send(`{"x":1}`)
-			switch h.State {
-			case "refused":
-				if err == nil || err.Status != 400 || indexless(err.Param) != at || !strings.HasPrefix(h.Effect, err.Message) {
-					t.Errorf("%s: %v", at, err)
-				}
-				accepted := h.unless
-				if accepted == nil {
-					accepted = []string{"false", "0", `""`, "[]"}
-				} else if _, err := send(`"x"`); err == nil {
-					t.Errorf("%s: accepted", at)
-				}
-				for _, nothing := range append(accepted, "null") {
-					if listed, err := send(nothing); err != nil || listed {
-						t.Errorf("%s %s: listed %v, %v", at, nothing, listed, err)
-					}
-				}
-			case "ignored":
-				if err != nil { // of a wrong type
-					listed, err = send(`"x"`)
-				}
-				if err != nil || !listed {
-					t.Errorf("%s: listed %v, %v", at, listed, err)
-				}
-			default:
-				if text, _ := send(`"x"`); listed && text && !slices.Contains(unused, at) {
-					t.Errorf("%s is listed as ignored", at)
-				}
+			h.check(t, at, send)
+		}
+	}
+}
+
+// check shows that a field is handled so. send sends it with a value, and reports whether
+// it is listed as ignored.
+func (h *Handled) check(t *testing.T, at string, send func(value string) (listed bool, err *apierror.Error)) {
+	t.Helper()
+	listed, err := send(`{"x":1}`)
+
+	switch h.State {
+	case "refused":
+		named := err != nil && indexless(err.Param) == at && strings.HasPrefix(h.Effect, err.Message)
+		if !named || err.Status != 400 {
+			t.Errorf("%s: %v", at, err)
+		}
+
+		// What asks for nothing is accepted; a field with values of its own takes only these.
+		accepted := h.unless
+		if accepted == nil {
+			accepted = []string{"false", "0", `""`, "[]"}
+		} else if _, err := send(`"x"`); err == nil {
+			t.Errorf("%s: accepted", at)
+		}
+		for _, nothing := range append(accepted, "null") {
+			if listed, err := send(nothing); err != nil || listed {
+				t.Errorf("%s %s: listed %v, %v", at, nothing, listed, err)
 			}
+		}
+
+	case "ignored":
+		if err != nil { // of a wrong type
+			listed, err = send(`"x"`)
+		}
+		if err != nil || !listed {
+			t.Errorf("%s: listed %v, %v", at, listed, err)
+		}
+
+	default:
+		if text, _ := send(`"x"`); listed && text && !slices.Contains(unused, at) {
+			t.Errorf("%s is listed as ignored", at)
 		}
 	}
 }
@@ -77,4 +92,6 @@ func indexless(path string) string {
 
 // unused are mapped fields that have no effect with these values, or without what tests do
 // not configure.
-var unused = []string{"moderation", "mcp_servers", "diagnostics", "reasoning.context", "prompt_cache_options.comparison_response_id"}
+var unused = []string{
+	"moderation", "mcp_servers", "diagnostics", "reasoning.context", "prompt_cache_options.comparison_response_id",
+}

@@ -77,17 +77,20 @@ func (a *API) Malformed(t *testing.T, members string, other map[string]string) {
 			t.Parallel()
 			body, chunks := a.Ask(members), Said(c.output).Chunks(Size(1<<20))
 			request, streamed := a.MustDecode(t, body), a.MustDecode(t, With(t, body, a.Streamed...))
+
 			whole := Play(t, request, a.Mode, chunks)
 			got := a.Brief(t, whole)
 			if got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
+
 			a.compareStream(t, request, whole, streamed, Play(t, streamed, a.Mode, chunks))
 			if strings.Contains(got, "<|") {
 				t.Error("a special token is shown")
 			}
 		})
 	}
+
 	if len(left) > 0 {
 		t.Errorf("there are no cases %q", slices.Sorted(maps.Keys(left)))
 	}

@@ -48,12 +48,14 @@ func Chunks(outputs []Output, next func() int) []engine.Chunk {
 	for i, o := range outputs {
 		rest[i] = o.Tokens
 	}
+
 	ended := make([]bool, len(outputs))
 	for left := len(outputs); left > 0; {
 		for i, o := range outputs {
 			if ended[i] {
 				continue
 			}
+
 			n := min(next(), len(rest[i]))
 			c := engine.Chunk{Index: o.Index, Tokens: rest[i][:n]}
 			if rest[i] = rest[i][n:]; len(rest[i]) == 0 {
@@ -75,7 +77,9 @@ func logprobs(tokens []harmony.Token, first int) []engine.Logprob {
 	list := make([]engine.Logprob, len(tokens))
 	for i, token := range tokens {
 		v := -float64((first+i)%16) / 4
-		list[i] = engine.Logprob{Value: v, Top: []engine.TokenLogprob{{Token: token, Logprob: v}, {Token: 0, Logprob: v - 1}, {Token: harmony.TokenReturn, Logprob: v - 2}}}
+		list[i] = engine.Logprob{Value: v, Top: []engine.TokenLogprob{
+			{Token: token, Logprob: v}, {Token: 0, Logprob: v - 1}, {Token: harmony.TokenReturn, Logprob: v - 2},
+		}}
 	}
 	return list
 }

@@ -28,6 +28,7 @@ func Play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chunk) (string, *apierror.Error) {
 	t.Helper()
 	r := request.NewReply(mode)
+
 	var out []byte
 	if mode == api.Loop {
 		next, step, err := r.Step(nil)
@@ -36,6 +37,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 		}
 		out = next
 	}
+
 	likely := request.Engine() != nil && request.Engine().Logprobs
 	taken := map[int]int{} // tokens of a choice
 	for _, c := range chunks {
@@ -52,6 +54,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 		}
 		out = next
 	}
+
 	out, err := lastSteps(t, r, out)
 	if err != nil {
 		t.Fatalf("the step after the answer: %v", err)
@@ -123,25 +126,32 @@ func (o Output) loopChunks(alone bool) []engine.Chunk {
 }
 
 // PlayLoop makes a reply, in [api.Loop] mode, from the outputs of its model calls, and
-// returns its bytes and the calls' prompts. Log probabilities are those of [Play]. doJobs does the jobs of a step; nil: in
-// their order. It fails the test if there are more or fewer calls than outputs.
-func PlayLoop(t testing.TB, r api.Reply, outputs []Output, doJobs func(out []byte, jobs []api.Job) []byte) (out []byte, prompts []string, err *apierror.Error) {
+// returns its bytes and the calls' prompts. Log probabilities are those of [Play]. doJobs
+// does the jobs of a step; nil: in their order. It fails the test if there are more or
+// fewer calls than outputs.
+func PlayLoop(
+	t testing.TB, r api.Reply, outputs []Output, doJobs func(out []byte, jobs []api.Job) []byte,
+) (out []byte, prompts []string, err *apierror.Error) {
 	t.Helper()
 	if doJobs == nil {
 		doJobs = func(out []byte, jobs []api.Job) []byte { return do(r, out, jobs) }
 	}
+
 	for {
 		var step api.Step
 		if out, step, err = r.Step(out); err != nil {
 			return nil, prompts, err
 		}
+
 		switch {
 		case step.Call != nil:
 			prompts = append(prompts, Spell(t, step.Call.Prompt))
 			if len(outputs) == 0 {
 				t.Fatalf("there is no output for the prompt:\n%s", prompts[len(prompts)-1])
 			}
+
 			taken := 0
+			// The finish reason comes alone in every second call.
 			for _, c := range outputs[0].loopChunks(len(prompts)%2 == 1) {
 				if step.Call.Logprobs {
 					c.Logprobs = logprobs(c.Tokens, taken)

@@ -19,7 +19,8 @@ func (o Objects) Knows(t *testing.T, request any, opaque map[string]string) {
 	w := sdkWalk{objects: o, opaque: opaque, missing: map[string]bool{}, used: map[string]bool{}}
 	w.object(reflect.TypeOf(request), "", "")
 	for _, path := range slices.Sorted(maps.Keys(w.missing)) {
-		t.Errorf("%T has %s, which no table has. Read it, refuse it, or say why the answer cannot differ without it.", request, path)
+		t.Errorf("%T has %s, which no table has. Read it, refuse it, or say why the answer cannot differ "+
+			"without it.", request, path)
 	}
 	for path := range opaque {
 		if !w.used[path] {
@@ -73,14 +74,17 @@ func (w *sdkWalk) field(t reflect.Type, path string, candidates []string, name s
 			break
 		}
 	}
+
 	if w.objects[at] == nil {
-		for _, c := range []string{candidates[0], candidates[1], "*" + path[max(strings.LastIndexByte(path, '.'), 0):]} {
+		anywhere := "*" + path[max(strings.LastIndexByte(path, '.'), 0):]
+		for _, c := range []string{candidates[0], candidates[1], anywhere} {
 			if w.opaque[c] != "" {
 				w.used[c] = true
 				return
 			}
 		}
 	}
+
 	full := strings.TrimPrefix(at+"."+name, ".")
 	switch h, known := w.objects[at][name]; {
 	case !known && w.opaque[full] != "":
@@ -116,17 +120,20 @@ func (o Objects) KnowsPython(t *testing.T, class string, opaque map[string]strin
 	if err != nil {
 		t.Skip("make venv installs openai-python")
 	}
+
 	out, err := exec.CommandContext(t.Context(), python, "../../e2e/python/request_fields.py", class).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for path := range strings.FieldsSeq(string(out)) {
 		parent, name := "", path
 		if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
 			parent, name = path[:dot], path[dot+1:]
 		}
 		if table, ok := o[parent]; ok && table[name].State == "" && opaque[path] == "" && opaque[parent] == "" {
-			t.Errorf("%s has %s, which no table has. Read it, refuse it, or say why the answer cannot differ without it.", class, path)
+			t.Errorf("%s has %s, which no table has. Read it, refuse it, or say why the answer cannot differ "+
+				"without it.", class, path)
 		}
 	}
 }

@@ -42,6 +42,7 @@ func (s *spelling) write(b *strings.Builder, v gjson.Result) {
 	case v.IsObject(), v.IsArray():
 		b.WriteString(v.Raw[:1])
 		first := true
+
 		v.ForEach(func(key, value gjson.Result) bool {
 			if !first {
 				b.WriteString("," + s.comma)
@@ -52,6 +53,7 @@ func (s *spelling) write(b *strings.Builder, v gjson.Result) {
 				s.string(b, key.Str)
 				b.WriteString(":" + s.colon)
 			}
+
 			if key.Str == "arguments" && value.Type == gjson.String {
 				inner := *s
 				inner.comma, inner.colon, inner.line = "", "", ""
@@ -60,9 +62,11 @@ func (s *spelling) write(b *strings.Builder, v gjson.Result) {
 				s.string(b, text.String())
 				return true
 			}
+
 			s.write(b, value)
 			return true
 		})
+
 		b.WriteString(v.Raw[len(v.Raw)-1:])
 	case v.Type == gjson.String:
 		s.string(b, v.Str)
