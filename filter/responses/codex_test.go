@@ -108,7 +108,7 @@ func (s *server) codexFails(t *testing.T, members string) *apierror.Error {
 	return err
 }
 
-// codexPrompt is what the model is shown behind the tools.
+// codexPrompt is what the model is shown after the tools.
 func (s *server) codexPrompt(t *testing.T, members string) string {
 	t.Helper()
 	request, err := s.decodeCodex(members)

@@ -113,7 +113,7 @@ func TestCompactingEvents(t *testing.T) {
 }
 
 // TestContextManagementOfServers shows that the prompt has the tools of MCP servers when
-// it is measured, and that a loop of tools goes on behind the compaction.
+// it is measured, and that a loop of tools goes on after the compaction.
 func TestContextManagementOfServers(t *testing.T) {
 	t.Parallel()
 	l := newCompactingLoop(t)

@@ -91,7 +91,7 @@ func TestTopLogprobs(t *testing.T) {
 	}
 }
 
-// TestLoopLogprobs shows that the answer behind calls of tools has them, and that the
+// TestLoopLogprobs shows that the answer after calls of tools has them, and that the
 // stored response does.
 func TestLoopLogprobs(t *testing.T) {
 	t.Parallel()

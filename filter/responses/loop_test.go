@@ -298,7 +298,7 @@ func TestLoopEnds(t *testing.T) {
 	}
 }
 
-// A call of a client's tool ends the response behind the calls that are made here, and
+// A call of a client's tool ends the response after the calls that are made here, and
 // the next response continues with its output.
 func TestLoopEndsWithClientTool(t *testing.T) {
 	t.Parallel()

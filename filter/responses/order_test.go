@@ -8,7 +8,7 @@ import (
 )
 
 // TestOutputsBehindTheirCalls has a client repeat the user's message before the outputs of
-// tools: the model sees each output behind its call, and the message after it.
+// tools: the model sees each output after its call, and the message after it.
 func TestOutputsBehindTheirCalls(t *testing.T) {
 	t.Parallel()
 	const (

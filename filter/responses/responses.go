@@ -140,14 +140,14 @@ func (a *API) endpoints() endpoints { return endpoints{a.reader(), a.services()}
 // create makes a response.
 func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	if !r.Codex {
-		request, err := e.reader.Read(ctx, r.Body, r.Context)
-		return e.outcome(request, err)
+		q, err := e.reader.Read(ctx, r.Body, r.Context)
+		return e.outcome(q, err)
 	}
 
-	request, repeated, err := e.reader.ReadCodex(ctx, r.Body, r.Context)
+	q, repeated, err := e.reader.ReadCodex(ctx, r.Body, r.Context)
 	switch {
 	case repeated == nil:
-		return e.outcome(request, err)
+		return e.outcome(q, err)
 	case repeated.Options.Stream:
 		return api.Streamed(&stored.Replay{SSE: write.Replay(repeated.Response, repeated.Options)})
 	}
@@ -157,35 +157,35 @@ func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 
 // compact makes a summary of a conversation.
 func (e endpoints) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := e.reader.ReadCompaction(ctx, r.Body, r.Context)
-	return e.outcome(request, err)
+	q, err := e.reader.ReadCompaction(ctx, r.Body, r.Context)
+	return e.outcome(q, err)
 }
 
 // outcome is that of a request that has been read, or could not be.
-func (e endpoints) outcome(request *request.Request, err *apierror.Error) api.Outcome {
+func (e endpoints) outcome(q *request.Request, err *apierror.Error) api.Outcome {
 	if err != nil {
 		return api.Refused(err)
 	}
-	return api.Decoded(&write.Request{Request: request, Services: e.services})
+	return api.Decoded(&write.Request{Request: q, Services: e.services})
 }
 
 // countInput counts the tokens of the prompt that a request would have.
 func (e endpoints) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := e.readUnbounded(ctx, r)
+	q, err := e.readUnbounded(ctx, r)
 	if err != nil {
 		return api.Refused(err)
 	}
 	dst := []byte(`{"object":"response.input_tokens","input_tokens":`)
-	return api.Answered(append(strconv.AppendInt(dst, int64(len(request.Engine().Prompt)), 10), '}'), nil)
+	return api.Answered(append(strconv.AppendInt(dst, int64(len(q.Engine().Prompt)), 10), '}'), nil)
 }
 
 // render shows the prompt that a request would have.
 func (e endpoints) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := e.readUnbounded(ctx, r)
+	q, err := e.readUnbounded(ctx, r)
 	if err != nil {
 		return api.Refused(err)
 	}
-	rendered, err := request.Turn.AppendRendered(nil, "response.render", request.Model, request.IgnoredFields)
+	rendered, err := q.Turn.AppendRendered(nil, "response.render", q.Model, q.IgnoredFields)
 	return api.Answered(rendered, err)
 }
 

@@ -70,7 +70,7 @@ func TestDeferredToolsOfItemsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestServerOfAnItemStaysDeferred sends a server that is behind a search, and other
+// TestServerOfAnItemStaysDeferred sends a server whose tools only a search finds, and other
 // tools in a later item.
 func TestServerOfAnItemStaysDeferred(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// deferredTools are a plain function, a namespace and a custom tool behind a search;
+// deferredTools are a plain function, a namespace and a custom tool that a search finds;
 // execution is where the search is run.
 func deferredTools(execution string) string {
 	return `"tools":[{"type":"function","name":"now"},{"type":"tool_search","execution":"` + execution + `"},
@@ -33,7 +33,7 @@ func searchTurn(arguments string) string {
 
 const ordersCall = ` to=crm.list_orders<|channel|>commentary json<|message|>{"id":"7"}<|call|>`
 
-// continues checks that each prompt begins with the one before it, but for the start
+// continues checks that each prompt begins with the one before it, except the start
 // of the reply.
 func continues(t *testing.T, prompts ...[]harmony.Token) {
 	t.Helper()
@@ -45,7 +45,7 @@ func continues(t *testing.T, prompts ...[]harmony.Token) {
 }
 
 // TestServerToolSearch shows a search that is run here: what the model sees before and
-// behind it, the items, and that the tools can be called in the same response.
+// after it, the items, and that the tools can be called in the same response.
 func TestServerToolSearch(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)

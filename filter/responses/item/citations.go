@@ -79,7 +79,7 @@ func (p *Pages) Bytes() int64 {
 }
 
 // Citation is a place of a text that cites a page. start and end count
-// characters, Unicode code points, of the whole text; end is behind the place.
+// characters, Unicode code points, of the whole text; end is after the place.
 type Citation struct {
 	start, end int
 	hosted.Page
@@ -125,6 +125,7 @@ func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
 		return dst
 	}
 
+	// A piece may end within a character. The rest of it is the beginning of this piece.
 	for c.cutLen > 0 && len(text) > 0 {
 		c.cut[c.cutLen] = text[0]
 		c.cutLen, text = c.cutLen+1, text[1:]
@@ -136,6 +137,7 @@ func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
 	}
 
 	for len(text) > 0 {
+		// Nearly all bytes are ASCII: only others can be a character that is not complete.
 		if text[0] >= utf8.RuneSelf && !utf8.FullRune(text) {
 			c.cutLen = copy(c.cut[:], text)
 			break
@@ -150,6 +152,7 @@ func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
 
 // appendIfFound takes the next character.
 func (c *Citations) appendIfFound(dst []Citation, r rune) []Citation {
+	// A citation ends after the character that completes it.
 	complete := c.step(r)
 	c.at++
 	if !complete {

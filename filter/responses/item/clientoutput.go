@@ -51,6 +51,7 @@ func shellOutput(v jsontext.Field) (string, *apierror.Error) {
 				"The output of a shell call must be a list of objects with stdout, stderr and outcome.")
 		}
 
+		// A single output has no number: most calls have one command.
 		if several {
 			appendLine(&text, "[output "+strconv.Itoa(i+1)+"]")
 		}
@@ -90,6 +91,7 @@ func (it *Item) patchOutput() (text string, err *apierror.Error) {
 	if it.Output.Exists() && it.Output.Type != gjson.Null {
 		text, err = ReadContent(it.Output, turn.ImagesPlaceholder, true)
 	}
+	// The status alone may say what came of the patch: the output is optional.
 	switch failed := it.At.Get("status").Str == StatusFailed; {
 	case failed:
 		return strings.TrimSuffix("The patch was not applied.\n"+text, "\n"), err
@@ -112,6 +114,7 @@ func (it *Item) withCallID() {
 		it.CallID = CallPrefix + id
 	}
 
+	// The item is rewritten, because it is stored as it is here: later requests find the call_id.
 	dst := jsontext.AppendString([]byte(`{"call_id":`), it.CallID)
 	it.At.ForEach(func(k, v gjson.Result) bool {
 		if k.Str != "id" && k.Str != "call_id" {
@@ -154,16 +157,7 @@ func (it *Item) AgentMessage(images string) (string, *apierror.Error) {
 // textMembers are the members in which items of an unknown type can have text for the
 // model.
 var textMembers = []string{
-	"content",
-	"text",
-	"message",
-	"code",
-	"input",
-	"arguments",
-	"action",
-	"output",
-	"result",
-	"summary",
+	"content", "text", "message", "code", "input", "arguments", "action", "output", "result", "summary",
 }
 
 // AnyText is the text of an item of an unknown type, with the type before it; "" if

@@ -37,6 +37,7 @@ func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror
 			return apierror.Invalid(v.Path, "A message has more than %d content parts.", maxParts)
 		}
 		part, isPlaceholder, err := readPart(v, images, files)
+		// A placeholder within a line would read as text of the user.
 		if isPlaceholder || placeholder {
 			text.NewLine()
 		}

@@ -56,11 +56,12 @@ func (o *Output) EndStatus() string {
 	return StatusCompleted
 }
 
-// Append appends the item's JSON. In progress it has no text yet, but for a
+// Append appends the item's JSON. In progress it has no text yet, except a
 // request for approval, which clients see only whole.
 func (o *Output) Append(dst []byte, status string) []byte {
 	text := o.Text
 	begun := status == StatusInProgress
+	// The text comes in deltas. Those two have none, so that their first event has the text.
 	if begun && o.Kind != MCPApproval && o.Kind != ToolSearch {
 		text = nil
 	}
@@ -129,6 +130,7 @@ func (o *Output) appendCall(dst []byte, status string, text []byte) []byte {
 	dst = o.appendHead(dst, kind, status)
 	dst = jsontext.AppendString(append(dst, `,"call_id":`...), o.Call.ID)
 	dst = jsontext.AppendString(append(dst, `,"name":`...), o.Call.Name)
+	// Clients know plain functions without a namespace, unless they have sent one of this name.
 	if ns := o.Call.Namespace; ns != "" && (ns != turn.FunctionsNamespace || o.Named) {
 		dst = jsontext.AppendString(append(dst, `,"namespace":`...), ns)
 	}

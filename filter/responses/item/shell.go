@@ -64,11 +64,7 @@ func oneCommand(v gjson.Result) string {
 	}
 
 	words := texts(v)
-	if len(words) == 3 && slices.Contains([]string{
-		"sh",
-		"bash",
-		"zsh",
-	}, path.Base(words[0])) && (words[1] == "-c" || words[1] == "-lc") {
+	if len(words) == 3 && isShell(words[0]) && (words[1] == "-c" || words[1] == "-lc") {
 		return words[2]
 	}
 
@@ -79,11 +75,16 @@ func oneCommand(v gjson.Result) string {
 	return strings.Join(words, " ")
 }
 
+// isShell reports whether a program runs scripts.
+func isShell(program string) bool {
+	return slices.Contains([]string{"sh", "bash", "zsh"}, path.Base(program))
+}
+
 // quoted is a word as a POSIX shell reads it.
 func quoted(word string) string {
 	isSafe := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(
-			"_-./:=@%+,", c)
+		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		return isLetter || c >= '0' && c <= '9' || strings.ContainsRune("_-./:=@%+,", c)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(c rune) bool { return !isSafe(c) }) {
 		return word
@@ -95,7 +96,7 @@ func quoted(word string) string {
 //
 //	{"type":"exec","command":["ls","-l"],"env":{},"working_directory":"/tmp","timeout_ms":1000,"user":"me"}
 //
-// The members behind env are left out where the model sets none.
+// The members after env are left out where the model sets none.
 func appendLocalAction(dst []byte, text string) []byte {
 	v := arguments(text)
 	dst = appendTexts(append(dst, `{"type":"exec","command":`...), localCommand(v, text))

@@ -33,7 +33,9 @@ func ReadStored(i store.Item, path string) (Item, *apierror.Error) {
 // and a status, without nulls and the secrets of tools, and with a list of parts as a
 // message's content.
 func (it *Item) AppendStored(dst []byte, id string) []byte {
+	// One allocation: texts can be megabytes, and growing would copy them several times.
 	dst = slices.Grow(dst, max(len(it.At.Raw), len(it.Content.Raw))+len(id)+storedMembers)
+	// It is the first member, so that it can be cut off without parsing the item.
 	if it.ModelView.Exists() {
 		dst = append(append(append(dst, `{"`+modelView+`":`...), it.ModelView.Raw...), ',')
 	} else {
@@ -42,11 +44,13 @@ func (it *Item) AppendStored(dst []byte, id string) []byte {
 
 	dst = jsontext.AppendString(append(dst, `"type":`...), it.Kind)
 	dst = jsontext.AppendString(append(dst, `,"id":`...), id)
+	// Clients require a status of every item, and leave it out of their own.
 	if it.At.Get("status").Type != gjson.String {
 		dst = append(dst, `,"status":"completed"`...)
 	}
 
 	it.At.ForEach(func(k, v gjson.Result) bool {
+		// The first three are written already.
 		if k.Str == "type" || k.Str == "id" || k.Str == modelView || v.Type == gjson.Null {
 			return true
 		}

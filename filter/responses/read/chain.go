@@ -191,7 +191,7 @@ func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response,
 	return last, nil
 }
 
-// extendChain remembers the chain next, which has the response r behind what
+// extendChain remembers the chain next, which has the response r after what
 // before has; before is nil if r continues none.
 func (a *Reader) extendChain(
 	ctx context.Context, rc *turn.RequestContext, next, before *chain, r *store.Response,

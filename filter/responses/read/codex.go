@@ -24,13 +24,14 @@ import (
 
 // codexTurn is what the mode knows of a request.
 type codexTurn struct {
-	// outputs: of tools, in the request, by call_id.
+	// outputs are those of tools in the request, by call_id. empty are the ones that are
+	// empty because their calls are sent without one.
 	outputs map[string]gjson.Result
-	// empty: of these, those that are empty because their calls are sent without one.
-	empty map[string]bool
-	// turn: of the previous response; nil: there is none that could be continued.
-	turn *storedTurn
-	// The request continues that turn.
+	empty   map[string]bool
+
+	// turn is that of the previous response; nil: there is none that could be continued.
+	// continues says that the request does so.
+	turn      *storedTurn
 	continues bool
 }
 

@@ -20,7 +20,7 @@ type readConversation struct {
 	hosted map[hosted.Space]*toolset.Server
 }
 
-// Items implements [conversation].
+// Items implements [request.Conversation].
 func (c *readConversation) Items(made []request.Made) ([]turn.Item, *apierror.Error) {
 	items := &itemReader{reader: c.reader, rc: c.rc}
 	items.state.noteHosted(c.hosted)
@@ -37,7 +37,7 @@ func (c *readConversation) Items(made []request.Made) ([]turn.Item, *apierror.Er
 	return items.items, nil
 }
 
-// Remember implements [conversation].
+// Remember implements [request.Conversation].
 func (c *readConversation) Remember(ctx context.Context, r *store.Response) {
 	c.reader.remember(ctx, c.rc, c.chain, r)
 }

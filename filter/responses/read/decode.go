@@ -45,11 +45,11 @@ func (d *decoder) decode(ctx context.Context, body []byte) (*request.Request, *R
 		return nil, repeated, err
 	}
 
-	request, err := d.build(ctx)
+	q, err := d.build(ctx)
 	if err != nil {
 		d.history.lock.Abandon(ctx)
 	}
-	return request, nil, err
+	return q, nil, err
 }
 
 // read reads the fields of a body. A request that has been answered before, in

@@ -17,24 +17,28 @@ type fieldReader struct {
 	rc     *turn.RequestContext
 	tools  *toolset.Reader
 
-	// input: but for the conversation.
-	input turn.Input
-	// The field input, or the items for a conversation.
+	// What the model call is made of. input has no conversation yet: items is the field
+	// input, or the items for a conversation, which are read later.
+	input        turn.Input
 	items        jsontext.Field
 	instructions string
-	// previous_response_id.
-	previous string
-	// The id of the conversation that the response belongs to.
+
+	// What the request continues: previous_response_id, or the id of a conversation.
+	previous     string
 	conversation string
-	store        bool
-	// sealer: for reasoning.encrypted_content, if the request wants it.
-	sealer  *seal.Sealer
+
+	// What becomes of the reply. sealer is for reasoning.encrypted_content, if the request
+	// wants it.
+	store   bool
 	options request.Options
-	ignored jsontext.Ignored
-	// What the response object repeats.
-	echo echo
-	// The tokens of a prompt above which the conversation is compacted; 0: never.
+	sealer  *seal.Sealer
+	// compactAbove are the tokens of a prompt above which the conversation is compacted; 0:
+	// never.
 	compactAbove int
+
+	// What the response says of the request.
+	ignored jsontext.Ignored
+	echo    echo
 }
 
 func newFieldReader(a *Reader, rc *turn.RequestContext) fieldReader {

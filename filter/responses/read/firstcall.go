@@ -17,13 +17,13 @@ import (
 type firstCall struct {
 	rc    *turn.RequestContext
 	input turn.Input
-	// The model is asked for a summary of the conversation.
-	summary bool
 
-	// The tokens of a prompt above which the conversation is compacted first; 0: never.
+	// summary says that the model is asked for a summary of the conversation.
+	summary bool
+	// compactAbove are the tokens of a prompt above which the conversation is compacted
+	// first; 0: never. compactor seals that compaction.
 	compactAbove int
-	// compactor: of that compaction.
-	compactor *seal.Sealer
+	compactor    *seal.Sealer
 }
 
 // prepare makes the token request. It reads what the store has of the turn.
@@ -142,7 +142,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		return &request.Prepared{Turn: t}, err
 	}
 
-	// The reply's own input stays as it is: it is prepared again behind the compaction.
+	// The reply's own input stays as it is: it is prepared again after the compaction.
 	asks := *p
 	askOnly(&asks.input)
 	// The limit is for the reply, not for the summary.
@@ -171,7 +171,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 	}, failed
 }
 
-// afterCompaction is the job that prepares the model call behind a compaction.
+// afterCompaction is the job that prepares the model call after a compaction.
 type afterCompaction struct {
 	decoder *decoder
 	made    *store.Item // the compaction; nil: there is none

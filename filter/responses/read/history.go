@@ -18,23 +18,24 @@ import (
 // history is the stored part of a conversation: what the request continues, what
 // it refers to, and what it adds.
 type history struct {
-	// What is remembered of the previous response; nil: nothing.
+	// chain is what is remembered of the previous response; nil: nothing.
 	chain *chain
-	// nil: no conversation is locked.
-	lock *request.Lock
-	// earlier: of the conversation.
+	// lock is nil where no conversation is locked. earlier are the conversation's items.
+	lock    *request.Lock
 	earlier []store.Item
-	// The items that the input refers to.
+
+	// references are the stored items that the input refers to, and missing the ids of those
+	// that are not stored.
 	references map[string]*reference
-	// The ids of those that are not stored.
-	missing []string
-	// The input, as it is stored.
+	missing    []string
+
+	// added is the input, as it is stored.
 	added []store.Item
-	// How many of the decoder's items are stored ones.
-	items int
-	// The calls among the stored items without an output; nil: not known yet.
+
+	// items is how many of the decoder's items are stored ones. Of the calls among them,
+	// waiting have no output and outputs have one; both are nil until they are needed.
+	items   int
 	waiting map[string]bool
-	// The calls with one; nil: not known yet.
 	outputs map[string]bool
 }
 

@@ -22,34 +22,33 @@ type itemReader struct {
 	reader *Reader
 	rc     *turn.RequestContext
 
-	// Takes the items and members without an effect; nil: they are not listed.
-	ignored *jsontext.Ignored
-
-	// Replaces the items before items; nil: there are none.
-	before *turn.Prefix
-	// What the model sees.
-	items []turn.Item
-	// Reads the items that before replaces.
-	whole func() ([]turn.Item, *apierror.Error)
-	state serverState
-
-	// Bytes that were searched for unknown members.
+	// ignored takes the items and members without an effect; nil: they are not listed.
+	// searched counts the bytes that were searched for such members.
+	ignored  *jsontext.Ignored
 	searched int
-	// The items are the request's own input.
-	ownInput bool
-	// The requests for approval, by id.
-	approvals map[string]item.Item
-	// verdicts: of the request's own input.
-	verdicts []request.Verdict
-	// Those of them about calls that have one already.
-	repeated []request.Verdict
 
-	tools      toolItems
-	compacting compacting
-	// storedBytes: of the stored items that the request brings in.
+	// What the model sees. before replaces the items that precede items; nil: none do. whole
+	// reads the items that it replaces.
+	before *turn.Prefix
+	items  []turn.Item
+	whole  func() ([]turn.Item, *apierror.Error)
+
+	// What this service has to know of the conversation.
+	state serverState
+	tools toolItems
+	// storedBytes are those of the stored items that the request brings in.
 	storedBytes int
 
-	// nil: not needed yet.
+	// What is about the request's own input. approvals are the requests for approval by id,
+	// verdicts what the input says of them, and repeated those that have been answered.
+	ownInput  bool
+	approvals map[string]item.Item
+	verdicts  []request.Verdict
+	repeated  []request.Verdict
+
+	compacting compacting
+
+	// open are the calls without an output; nil: they have not been needed yet.
 	open *openCalls
 }
 

@@ -31,20 +31,21 @@ import (
 
 // Reader reads requests for responses. It is safe for concurrent use.
 type Reader struct {
-	// nil: nothing is stored.
-	Store store.Store
-	// nil: include reasoning.encrypted_content has no effect.
-	Sealer *seal.Sealer
-	// Seals the summaries of compacted conversations; nil: none is compacted.
-	Compactor *seal.Sealer
-	// nil: a chain is read and rendered again at each of its turns.
+	// Store has responses and conversations; nil: nothing is stored. Chains remembers what
+	// responses come to; nil: a chain is read and rendered again at each of its turns.
+	Store  store.Store
 	Chains *Chains
-	// What the configuration says about tools.
-	Tools toolset.Config
-	// Lets servers list their tools.
+
+	// Sealer opens and seals reasoning; nil: include reasoning.encrypted_content has no
+	// effect. Compactor does so with summaries; nil: no conversation is compacted.
+	Sealer    *seal.Sealer
+	Compactor *seal.Sealer
+
+	// Tools is what the configuration says about tools, and Servers lets servers list them.
+	Tools   toolset.Config
 	Servers hosted.Runner
 
-	// See API.
+	// What the operator sets for all responses: see [request.Options].
 	UsagePerTurn        bool
 	OpenReasoningEvents bool
 
@@ -62,8 +63,8 @@ type Repeated struct {
 
 // Read reads a request for a response.
 func (a *Reader) Read(ctx context.Context, body []byte, rc *turn.RequestContext) (*request.Request, *apierror.Error) {
-	request, _, err := a.newDecoder(rc).decode(ctx, body)
-	return request, err
+	q, _, err := a.newDecoder(rc).decode(ctx, body)
+	return q, err
 }
 
 // ReadCodex reads a request for a response in Codex compatibility mode.
@@ -82,6 +83,6 @@ func (a *Reader) ReadCompaction(
 ) (*request.Request, *apierror.Error) {
 	d := a.newDecoder(rc)
 	d.items.compacting.standalone = true
-	request, _, err := d.decode(ctx, body)
-	return request, err
+	q, _, err := d.decode(ctx, body)
+	return q, err
 }

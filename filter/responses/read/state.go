@@ -19,19 +19,20 @@ import (
 
 // serverState is what a conversation says to this service and not to the model.
 type serverState struct {
-	// The tools of MCP servers, by label.
-	listed map[string][]tools.Tool
-	// The names for the model of those tools that have another name there.
+	// Of MCP servers: the tools that they have listed, by label, and the names for the model
+	// of those tools that have another name there.
+	listed   map[string][]tools.Tool
 	numbered map[turn.ToolName]string
-	// The requests for approval that have been answered.
+	// answered are the requests for approval that have been answered.
 	answered map[string]bool
-	// The session of the built-in tools; "": they have none yet.
+
+	// Of built-in tools: their session, "" if they have none yet, and the pages that a browser
+	// has shown in a turn that is not complete.
 	container string
-	// pages: that a browser has shown, in a turn that is not complete.
-	pages item.Pages
-	// The tools of items.
+	pages     item.Pages
+
+	// joined are the tools of items, and config is for the responses that follow.
 	joined toolset.Joined
-	// config: for the responses that follow.
 	config configuration
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 )
 
-// readInput notes the input. It is read behind the stored items.
+// readInput notes the input. It is read after the stored items.
 func (f *fieldReader) readInput(v jsontext.Field) *apierror.Error {
 	if v.Type != gjson.String && !v.IsArray() {
 		return apierror.Invalid(v.Path, "The field \"input\" must be a text or a list of items.")

@@ -8,8 +8,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// conversation is the conversation of a request, as the reply needs it.
-type conversation interface {
+// Conversation is the conversation of a request, as the reply needs it.
+type Conversation interface {
 	// Items are items of the reply as the model sees them.
 	Items(made []Made) ([]turn.Item, *apierror.Error)
 	// Remember remembers what the conversation has come to with a response that has been

@@ -37,6 +37,7 @@ func (l *Lock) ID() string {
 	return l.Conversation
 }
 
+// Acquire locks the conversation for [LockLease].
 func (l *Lock) Acquire(ctx context.Context) error {
 	return l.Store.Lock(ctx, l.Tenant, l.Conversation, l.Response, LockLease)
 }

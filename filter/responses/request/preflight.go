@@ -24,10 +24,10 @@ type Preparation interface {
 	// Offer offers the tools that the servers have listed by now to the model, and notes
 	// in the request what came of it.
 	Offer(r *Request) *apierror.Error
-	// First is the job that prepares the first model call, behind items that the reply has
+	// First is the job that prepares the first model call, after items that the reply has
 	// made. Its result is a *prepared.
 	First(made []turn.Item) api.Job
-	// AfterCompaction is the job that prepares the model call behind the compaction with
+	// AfterCompaction is the job that prepares the model call after the compaction with
 	// which the reply begins; nil: there is none, because the model has written no summary.
 	// Its result is a *turn.Turn.
 	AfterCompaction(made *store.Item) api.Job
@@ -36,9 +36,10 @@ type Preparation interface {
 // Prepared is a token request that a preparation has made.
 type Prepared struct {
 	Turn *turn.Turn
-	// It asks for a summary, so that the conversation can be compacted before the reply; nil: it does not.
+	// Compaction says that the turn asks for a summary, so that the conversation can be
+	// compacted before the reply; nil: it is the reply's own.
 	Compaction *Compaction
-	// Without the summary the conversation is too long.
+	// Required says that the conversation is too long without the summary.
 	Required bool
 }
 
@@ -62,17 +63,18 @@ type ApprovedCall struct {
 // Compaction says that the reply is a compaction of the conversation.
 type Compaction struct {
 	Sealer *seal.Sealer
-	// Room: for users' messages beside it, in bytes.
+	// Room is for users' messages beside the summary, in bytes.
 	Room int
-	// The answer is an object of its own.
+
+	// Standalone says that the answer is an object of its own. Retained are the messages that
+	// stay, each written once, however often the input refers to it.
 	Standalone bool
-	// Messages that stay, each written once, however often the input refers to it.
-	Retained [][]byte
+	Retained   [][]byte
 }
 
 // RetainedBytes is how many bytes the messages that stay have in the answer.
 func (c *Compaction) RetainedBytes() int {
-	// Each has a comma behind it.
+	// Each has a comma after it.
 	n := len(c.Retained)
 	for _, message := range c.Retained {
 		n += len(message)

@@ -23,55 +23,62 @@ import (
 
 // Request is a request for a response that has been read.
 type Request struct {
+	// Context is the request's, for as long as the reply is made.
 	Context *turn.RequestContext
-	// ResponseID: of the response.
-	ResponseID string
-	// As requested.
-	Model string
-	// Unix time in seconds.
+
+	// What the response object has of the request. Model is as requested, Created is Unix
+	// time in seconds, and Echo is the members that repeat the request, without the first
+	// comma.
+	ResponseID    string
+	Model         string
 	Created       int64
 	Options       Options
 	IgnoredFields []string
-	// The members of the response object that follow from the request, without the first comma.
-	Echo []byte
+	Echo          []byte
 
-	// The last model call that has been prepared; nil until the preflight is complete.
-	Turn *turn.Turn
-	// nil: the model can be called at once.
+	// Turn is the last model call that has been prepared; nil until the preflight is
+	// complete. Preflight is nil where the model can be called at once.
+	Turn      *turn.Turn
 	Preflight *Preflight
-	Tools     toolset.Called
-	// Tokens of all model calls together; 0: the request sets no limit.
+
+	// Tools are those that are called here, and what their calls need.
+	Tools toolset.Called
+	// MaxOutput bounds the tokens of all model calls together; 0: the request sets no limit.
 	MaxOutput int
-	// nil: reasoning has no encrypted_content.
+	// Sealer seals reasoning as encrypted_content; nil: there is none.
 	Sealer *seal.Sealer
 
+	// Where the response belongs, and what becomes of it. Lock is nil where no conversation
+	// is locked.
 	Storage      Storage
-	Conversation conversation
-	// nil: no conversation is locked.
-	Lock *Lock
-	// nil: the reply is the model's own.
+	Conversation Conversation
+	Lock         *Lock
+
+	// Compaction is nil where the reply is the model's own.
 	Compaction *Compaction
 }
 
 // Options is what the reply needs to know of the request.
 type Options struct {
-	// Events are made.
+	// Stream says that events are made, and Follow that the client gets them: those of a
+	// Background response are made in any case.
 	Stream     bool
 	Background bool
-	// The client gets the events; of a background response they are made in any case.
-	Follow        bool
+	Follow     bool
+
+	// HideReasoning leaves reasoning out. Summary has its text as a summary, and no content.
+	// OpenReasoning gives its events the names of Open Responses.
 	HideReasoning bool
-	// Reasoning has a summary, which is its text, and no content.
-	Summary bool
-	// The events of reasoning text have Open Responses' names.
+	Summary       bool
 	OpenReasoning bool
-	// The usage lists the model calls.
+
+	// UsagePerTurn lists the model calls in the usage.
 	UsagePerTurn bool
-	// The response has the Harmony messages.
+	// Messages adds the Harmony messages to the response.
 	Messages bool
-	// Code interpreter calls have what the code has printed.
+	// Outputs adds to code interpreter calls what the code has printed.
 	Outputs bool
-	// The response says how its prompt continues that of another response.
+	// Compared says how the prompt continues that of another response.
 	Compared bool
 }
 
@@ -81,8 +88,8 @@ type Storage struct {
 	Previous string       // the response that it continues
 	Input    []store.Item // of the response
 
-	// Continued is the stored response that is made anew, as an object, and version its
-	// Version; 0: the response is new.
+	// Continued is the stored response that is made anew, as an object, and Version its
+	// version; 0: the response is new.
 	Continued []byte
 	Version   int64
 }

@@ -119,7 +119,7 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string, room room)
 }
 
 // itemsDone are the items that a stream has completed, in the order of the
-// output: calls that are made here may be completed after items behind them.
+// output: calls that are made here may be completed after items after them.
 func itemsDone(batches []store.Batch) []store.Item {
 	const name = "event: response.output_item.done\ndata: "
 	var items []store.Item

@@ -31,7 +31,7 @@ const followWait = time.Second
 // the store may last.
 const lateReads = 6
 
-// Next waits a while for events behind those that it has returned; end reports
+// Next waits a while for events after those that it has returned; end reports
 // that there are no more. A stream whose process has died ends with the event
 // that says so.
 func (f *Follower) Next(

@@ -71,7 +71,7 @@ func AppendError(dst []byte, err *apierror.Error) []byte {
 	return append(jsontext.AppendString(dst, message), '}')
 }
 
-// LastEvent is the name, behind "response.", of the event that ends the stream of
+// LastEvent is the name, after "response.", of the event that ends the stream of
 // a response with a status. Clients know no event for a cancelled one.
 func LastEvent(status string) string {
 	if status == item.StatusCancelled {

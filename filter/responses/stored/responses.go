@@ -46,7 +46,7 @@ func (s *Server) get(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	return api.Answered(object, err)
 }
 
-// stream answers with the stream of a background response, behind the event that
+// stream answers with the stream of a background response, after the event that
 // starting_after names.
 func (s *Server) stream(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	after := -1

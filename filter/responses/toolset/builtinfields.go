@@ -84,6 +84,7 @@ func (r *Reader) settleFields(h *Server) *apierror.Error {
 				"The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.Label,
 				item.Clip(f.name))
 		case f.limits():
+			// A tool that cannot be limited would show what the request has ruled out.
 			h.Tools = fit
 		case len(fit) == 0:
 			r.ignored.Add(f.path)
@@ -120,6 +121,7 @@ func (h *Server) WithFields(name, arguments string) string {
 	if jsontext.IsObject(arguments) {
 		gjson.Parse(arguments).ForEach(func(key, v gjson.Result) bool {
 			for _, f := range fields {
+				// Servers that read names without their case would take what the model wrote.
 				if strings.EqualFold(key.Str, f.name) {
 					return true
 				}

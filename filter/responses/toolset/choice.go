@@ -13,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
+// ReadParallelCalls reads whether the model may make several calls at once.
 func (r *Reader) ReadParallelCalls(v jsontext.Field) *apierror.Error {
 	parallel, err := v.Switch()
 	r.input.OneCall = r.input.OneCall || !parallel

@@ -55,6 +55,7 @@ func (r *Reader) readClientTool(kind string, v jsontext.Field, space *harmony.Na
 		return nil
 	}
 
+	// The model learns of the skills from the description alone.
 	description := t.description
 	if skills := v.Get("environment.skills"); skills.IsArray() {
 		description += describeSkills(skills)

@@ -18,7 +18,7 @@ type Echo struct {
 func NewEcho() Echo { return Echo{Choice: []byte(`"auto"`), Parallel: true} }
 
 // repeat adds a tool to those that the response repeats: every tool of its request as
-// it was sent but for secrets, also those that are not offered to the model.
+// it was sent except secrets, also those that are not offered to the model.
 func (e *Echo) repeat(v gjson.Result) {
 	if len(e.List) > 0 {
 		e.List = append(e.List, ',')

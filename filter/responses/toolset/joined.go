@@ -63,6 +63,7 @@ type Index struct{ at map[turn.ToolName]int }
 // add returns a list with more tools, which replace those of the same names. The first
 // list that an index gets is copied; later ones must be what it has returned.
 func (x *Index) add(list, more []Deferred) []Deferred {
+	// The first list may be that of a remembered chain, which others read.
 	if x.at == nil {
 		x.at = make(map[turn.ToolName]int, len(list)+len(more))
 		list = slices.Clone(list)
@@ -113,8 +114,9 @@ func (s *Joined) Bytes() int64 {
 
 	for i := range s.deferred {
 		d := &s.deferred[i]
-		n += int64(len(d.namespace)+len(d.description)+len(d.tool.Name)+len(d.tool.Description)+len(
-			d.tool.Parameters)+len(d.definition)) + 2*overhead
+		names := len(d.namespace) + len(d.description) + len(d.tool.Name)
+		texts := len(d.tool.Description) + len(d.tool.Parameters) + len(d.definition)
+		n += int64(names+texts) + 2*overhead
 	}
 
 	return n
@@ -133,6 +135,7 @@ func NewReader(
 // Reuse makes the reader one for the tools of the next item. What it has read must have
 // been copied, or taken out.
 func (r *Reader) Reuse(ignored *jsontext.Ignored, earlierHosted []*Server, earlier bool) {
+	// The maps are used again: a request may have thousands of items that bring tools.
 	clear(r.custom)
 	clear(r.named)
 	clear(r.actions)
@@ -202,6 +205,7 @@ func (r *Reader) Join(joined *Joined, added []*Server) *apierror.Error {
 	maps.Copy(r.custom, joined.custom)
 	maps.Copy(r.actions, joined.actions)
 	maps.Copy(r.named, joined.named)
+	// Two tools of one name would be one to the model, and their calls could not be told apart.
 	for _, h := range added {
 		for _, other := range r.Hosted {
 			if h.Label == other.Label && h.Builtin == other.Builtin {
@@ -218,6 +222,7 @@ func (r *Reader) Join(joined *Joined, added []*Server) *apierror.Error {
 	}
 
 	r.Deferred = append(r.Deferred, joined.deferred...)
+	// tool_choice can name a tool that only the items have.
 	r.loadChosen()
 	r.input.Deferred = namespacesOf(r.Deferred)
 	return nil

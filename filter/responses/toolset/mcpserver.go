@@ -196,6 +196,7 @@ func (r *Reader) newHosted(at jsontext.Field, s *mcpServer) (*Server, *apierror.
 // authorization takes precedence over the header of this name.
 func (r *Reader) addHeader(at jsontext.Field, s *mcpServer, server *tools.Server) *apierror.Error {
 	if s.authorization != "" {
+		// Two values of one header would leave it to the server which of them counts.
 		s.header.Del("Authorization")
 		if err := server.AddHeader(http.Header{"Authorization": {"Bearer " + s.authorization}}); err != nil {
 			return apierror.Invalid(at.Path+".authorization", "%s", err)

@@ -46,6 +46,7 @@ func newSearchText(name, description string) *searchText {
 // one first. Texts without a word of the query do not fit. It ranks by BM25, in which
 // words that few texts have count more.
 func rank(texts []*searchText, query string, limit int) []int {
+	// A word counts once, however often the query has it.
 	words := searchWords(query)
 	// The model writes the query, and each word is looked for in each text.
 	words = words[:min(len(words), maxQueryWords)]
@@ -64,6 +65,7 @@ func rank(texts []*searchText, query string, limit int) []int {
 		total += t.length
 	}
 
+	// The bounds keep the quotient defined where there are no texts, or no words in them.
 	mean := float64(max(total, 1)) / float64(max(len(texts), 1))
 
 	scores := make([]float64, len(texts))

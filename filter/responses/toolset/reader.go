@@ -18,33 +18,37 @@ import (
 type Reader struct {
 	config *Config
 	rc     *turn.RequestContext
-	input  *turn.Input
-	// nil: the response repeats nothing of the tools.
+
+	// Where what is read goes. echo is nil where the response repeats nothing of the tools.
+	input   *turn.Input
 	echo    *Echo
 	ignored *jsontext.Ignored
 
+	// Hosted are the servers and built-in tools. Those of earlier items come first, and
+	// others is the index of the first of the rest.
 	Hosted []*Server
-	// The first of hosted, which are of earlier items.
 	others int
-	// choices: of tool_choice, until the servers' tools are known.
+	// choices are those of tool_choice, until the servers' tools are known.
 	choices []hostedChoice
-	custom  map[turn.ToolName]bool
-	// The items that calls of clientTools become.
-	actions map[turn.ToolName]item.Kind
-	// Functions of a namespace that the client calls functions.
-	named map[string]bool
-	// container: that the request names.
+	// container is the session of built-in tools that the request names.
 	container string
-	// The cost of the input's Grammars.
+
+	// What calls of the client's tools become: custom tools take text, actions are the items
+	// of clientTools, and named are functions of a namespace that the client calls functions.
+	custom  map[turn.ToolName]bool
+	actions map[turn.ToolName]item.Kind
+	named   map[string]bool
+	// grammars is the cost of the input's Grammars.
 	grammars int
 
-	// nil: there is no tool search.
-	search *Search
-	// Deferred: that only a search offers.
+	// search is nil where there is no tool search. Deferred are the tools that only a search
+	// offers.
+	search   *Search
 	Deferred []Deferred
-	// The tools are those that a search has found: none is deferred.
-	found bool
-	// They are of an earlier request: servers and built-in tools have no effect.
+
+	// found says that a search has found the tools: none of them is deferred. earlier says
+	// that they are of an earlier request: servers and built-in tools have no effect.
+	found   bool
 	earlier bool
 }
 
@@ -91,7 +95,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 	case "shell", "local_shell", "apply_patch":
 		return r.readClientTool(kind, v, space)
 	default:
-		return r.readServed(kind, v)
+		return r.readHosted(kind, v)
 	}
 
 	t := tool{kind: kind}
@@ -111,6 +115,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
 
+	// A grammar that is too expensive for the engine has been dropped from the format.
 	if t.format.Grammar != "" {
 		r.input.EnforceGrammar(turn.ToolName{
 			Namespace: strings.Clone(space.Name),
@@ -135,9 +140,9 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 	return nil
 }
 
-// readServed reads a tool that is called here: one of an MCP server, or a built-in
+// readHosted reads a tool that is called here: one of an MCP server, or a built-in
 // one.
-func (r *Reader) readServed(kind string, v jsontext.Field) *apierror.Error {
+func (r *Reader) readHosted(kind string, v jsontext.Field) *apierror.Error {
 	switch {
 	case r.earlier:
 		return nil

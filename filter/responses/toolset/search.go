@@ -23,7 +23,7 @@ func appendRaw(dst []byte, raw, absent string) []byte {
 
 // With a tool of the type tool_search, tools that have defer_loading stay out of the
 // prompt. The model sees one function that searches for them. The client runs the
-// search, or this service does. The tools that are found join the prompt behind the
+// search, or this service does. The tools that are found join the prompt after the
 // search, so that what precedes it stays in the engine's prefix cache.
 
 // SearchName is the name of the function that the model calls.
@@ -155,6 +155,7 @@ func (r *Reader) describeSearch() string {
 		"say that a tool is missing.")
 	head := "\nThere are tools for:"
 	add := func(name, description string) {
+		// A request can have thousands of deferred tools: the description is a part of every prompt.
 		if b.Len() > maxSearchable {
 			return
 		}
@@ -166,6 +167,7 @@ func (r *Reader) describeSearch() string {
 			b.WriteString(": " + strings.ToValidUTF8(description[:min(len(description), maxSearchEntry)], ""))
 		}
 	}
+	// Plain functions are named one by one, the tools of a namespace together.
 	seen := map[string]bool{turn.FunctionsNamespace: true}
 	for _, h := range r.Hosted {
 		if h.deferred {
@@ -176,6 +178,7 @@ func (r *Reader) describeSearch() string {
 
 	for i := range r.Deferred {
 		d := &r.Deferred[i]
+		// A function without a namespace has nothing else that could describe it.
 		if d.namespace == turn.FunctionsNamespace {
 			add(d.tool.Name, d.tool.Description)
 		} else if !seen[d.namespace] {
@@ -208,10 +211,11 @@ func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
 	merged := make([]harmony.Namespace, 0, len(spaces))
 	at := make(map[string]int, len(spaces))
 	for _, space := range spaces {
+		// The order of the first occurrence stays: it is a part of the prefix that engines cache.
 		i, ok := at[space.Name]
 		if !ok {
 			at[space.Name] = len(merged)
-			// The array behind the slice is the caller's: appending must not write into it.
+			// The array beyond the slice is the caller's: appending must not write into it.
 			space.Tools = slices.Clip(space.Tools)
 			merged = append(merged, space)
 			continue

@@ -21,7 +21,7 @@ type Server struct {
 
 // approval says which calls the client has to approve.
 type approval struct {
-	all           bool           // but for those that never need it
+	all           bool           // except those that never need it
 	always, never *hosted.Filter // nil: none
 }
 
@@ -85,6 +85,7 @@ type hostedChoice struct {
 // OfferHosted offers the servers' tools to the model, as far as they are known.
 func (r *Reader) OfferHosted() *apierror.Error {
 	for _, h := range r.Hosted {
+		// What limits a tool decides which tools there are, and so comes before they are offered.
 		if err := r.settleFields(h); err != nil {
 			return err
 		}

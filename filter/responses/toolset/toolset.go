@@ -32,25 +32,26 @@ type Config struct {
 // Called are the tools of a request that are called here, and what their
 // calls need.
 type Called struct {
-	Hosted map[hosted.Space]*Server
-	// The client's own tools that take text.
-	Custom map[turn.ToolName]bool
-	// The items that calls of the client's other tools become.
-	Actions map[turn.ToolName]item.Kind
-	// Made here; 0: the request sets no limit.
+	// Hosted are the servers and built-in tools, whose calls are made here. MaxCalls bounds
+	// them; 0: the request sets no limit.
+	Hosted   map[hosted.Space]*Server
 	MaxCalls int
-	// The session in which the built-in tools of the conversation run.
+	// Container is the session in which the built-in tools of the conversation run, and Pages
+	// are those that an answer can cite.
 	Container string
-	// Pages: that an answer can cite.
-	Pages item.Pages
+	Pages     item.Pages
 
-	// Functions of a namespace that the client calls functions.
-	Named map[string]bool
-	// nil: there is no tool search.
+	// What calls of the client's tools become: Custom tools take text, Actions are items of
+	// their own, and Named are functions of a namespace that the client calls functions.
+	Custom  map[turn.ToolName]bool
+	Actions map[turn.ToolName]item.Kind
+	Named   map[string]bool
+
+	// Search is nil where there is no tool search. It finds Deferred tools; Loaded are those
+	// that the model has already.
 	Search   *Search
 	Deferred []Deferred
-	// Tools that a search has found.
-	Loaded map[turn.ToolName]bool
+	Loaded   map[turn.ToolName]bool
 }
 
 // Called are the tools of the request, once all of it is read.

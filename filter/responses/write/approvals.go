@@ -42,14 +42,15 @@ func (r *approval) text() string {
 // approvalName is the name under which the answer to a request for approval is
 // stored. Clients that keep their conversations themselves can choose ids of any
 // length.
-func approvalName(request string) string {
-	sum := sha256.Sum256([]byte(request))
+func approvalName(id string) string {
+	sum := sha256.Sum256([]byte(id))
 	return "approval:" + hex.EncodeToString(sum[:])
 }
 
 // newApproval is the approval that a request begins with its verdict. That of a call
 // that is not approved is complete.
 func newApproval(c *request.ApprovedCall, by string) *approval {
+	// The lengths keep apart what would be the same text one after the other.
 	h := sha256.New()
 	for _, text := range []string{c.Label, c.Name, c.Arguments} {
 		fmt.Fprintf(h, "%d:%s", len(text), text)
@@ -84,12 +85,12 @@ type approvals struct {
 
 // begin stores an approval unless there is one for the request, and returns the one
 // that is stored.
-func (s approvals) begin(ctx context.Context, request string, own *approval) (*approval, error) {
+func (s approvals) begin(ctx context.Context, id string, own *approval) (*approval, error) {
 	if s.store == nil {
 		return own, nil
 	}
 
-	text, err := s.store.BeginApproval(ctx, s.tenant, approvalName(request), own.text())
+	text, err := s.store.BeginApproval(ctx, s.tenant, approvalName(id), own.text())
 	if err != nil {
 		return nil, err
 	}

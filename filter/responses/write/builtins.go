@@ -24,6 +24,7 @@ var builtinItems = map[tools.Builtin]item.Kind{
 func (o *output) beginBuiltin(it *outputItem) tools.Job {
 	job := it.hosted.Job(it.Call, it.PlainText(), o.request.Tools.Container)
 	job.Arguments = it.hosted.WithFields(job.Tool, job.Arguments)
+	// Clients see the arguments that the server gets, with the fields of the request.
 	it.Arguments = gjson.Parse(job.Arguments)
 	switch it.Kind {
 	case item.Code:

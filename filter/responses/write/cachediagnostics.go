@@ -34,6 +34,7 @@ func appendCacheDiagnostics(dst []byte, d *turn.Diagnosis) []byte {
 		return append(dst, `"unavailable"}`...)
 	}
 
+	// The reply is compared, not the session: the client has named it.
 	f := d.Reply
 	// The prompt may continue the other one and miss the cache all the same: another replica has it.
 	missed := f.Missed(d.Cached, d.Replica) != diagnosis.None

@@ -53,6 +53,7 @@ func (c *commit) Do(ctx context.Context) (any, error) {
 
 // store stores a response and remembers its chain.
 func (c *commit) store(ctx context.Context, r *store.Response) error {
+	// Only a background response can wait: of others the client waits for the answer.
 	tries := 1
 	if c.background {
 		tries = backgroundTries
@@ -110,6 +111,7 @@ func (c *commit) extendConversation(ctx context.Context, done *committed) {
 		items = slices.Concat(c.response.Input, item.WithoutCutCalls(c.response.Output))
 	}
 
+	// The lock is released also if nothing is added.
 	added, err := c.lock.Extend(ctx, items)
 	done.fault = err
 	done.apart = !added || done.err != nil

@@ -19,7 +19,7 @@ import (
 )
 
 // A compaction is a model call aside, whose output is a summary of the conversation. It is
-// the whole reply, or the reply goes on behind it (context_management).
+// the whole reply, or the reply goes on after it (context_management).
 
 // compaction is the compaction that a reply is, or begins with.
 type compaction struct {
@@ -52,7 +52,7 @@ func (s *summary) text() string {
 	return strings.TrimSpace(string(s.preamble))
 }
 
-// takeSummary takes an event of the model's turn. A client that waits for the reply behind
+// takeSummary takes an event of the model's turn. A client that waits for the reply after
 // the compaction is told that the summary grows.
 func (e *encoder) takeSummary(dst []byte, event turn.Event) []byte {
 	e.summary.event(event)

@@ -47,6 +47,7 @@ func (w *eventWriter) beginText(it *outputItem, step string) {
 	}
 
 	w.beginItem(it, name, step)
+	// Items with a part number their texts; arguments of calls are not in parts.
 	if names.Part != "" {
 		w.Dst = append(w.Dst, `,"content_index":0`...)
 	}
@@ -122,6 +123,7 @@ func (w *eventWriter) part(step string, it *outputItem, text []byte) {
 // openDelta makes sure that text can be added to the event being written. The text
 // of one chunk of the engine is one event.
 func (w *eventWriter) openDelta(it *outputItem) {
+	// The event stays open for the whole text of a push.
 	if w.delta >= 0 || !w.stream {
 		return
 	}

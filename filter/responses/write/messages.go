@@ -25,6 +25,7 @@ func (m *messages) begin(prompt []harmony.Token) {
 		m.input = prompted
 		return
 	}
+	// A later prompt begins with the first one, except where the conversation was cut.
 	m.later = prompted[min(len(m.input), len(prompted)):]
 }
 

@@ -111,8 +111,9 @@ func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
 	}
 }
 
-// place adds an item behind those of the reply.
+// place adds an item after those of the reply.
 func (o *output) place(it *outputItem) {
+	// Items that clients do not see have a slot and no index: the two differ from then on.
 	it.index, it.slot = o.count, len(o.made)
 	o.made = append(o.made, request.Made{ID: it.ID})
 	o.count++

@@ -147,6 +147,7 @@ func (p *preflight) approvedRun(i int) *reply.Run {
 		if p.approvals.store != nil {
 			job.completion = &completion{approvals: p.approvals, request: c.RequestID, own: *p.own[i]}
 		}
+		// The server may have changed its tools, or the request its filter, since the client was asked.
 		if c.Server.Tool(c.Name) == nil {
 			job.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
 		}

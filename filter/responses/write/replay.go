@@ -32,6 +32,7 @@ func Replay(r *store.Response, o request.Options) []byte {
 	}
 
 	end := ending{status: gjson.GetBytes(r.Object, "status").Str}
+	// The items are those of the newest request: the client has the others.
 	for i, it := range r.Output {
 		w.replayItem(i, it, end.own())
 	}

@@ -109,42 +109,36 @@ type encoder struct {
 	reply   *reply.Machine
 	mode    api.Mode
 
-	// What is written: the events, the items, and the object that has them.
+	// What is written: the events, the items, and the object that has them. begun says that
+	// the first events are.
 	events eventWriter
 	output output
 	object responseObject
-	// The first events are written.
-	begun bool
+	begun  bool
 
-	// What the model calls have come to, beside what the machine knows.
-	// earlier: of the requests before this one that have made the same response.
-	earlier usage
-	// nil: the client does not want them.
-	messages *messages
-	// diagnosis: of the first prompt of the conversation; nil: there is none.
+	// What the model calls have come to, beside what the machine knows: those of the requests
+	// before this one that have made the same response, the Harmony messages (nil: the client
+	// does not want them), and how the first prompt continues another (nil: not compared).
+	earlier   usage
+	messages  *messages
 	diagnosis *turn.Diagnosis
 
-	// The turn that is being made.
-	// How many of the made items its prompt has.
+	// The turn that is being made: how many of the made items its prompt has, how many
+	// searches for tools were run, and the call that becomes a run now.
 	prompted int
-	// searches: for tools, that it has called and that were run here.
 	searches int
-	// call: that it has completed, and that becomes a run now.
-	call *hostedCall
+	call     *hostedCall
 
-	// The compaction that the reply is, or begins with.
-	// nil: there is none.
+	// The compaction that the reply is, or begins with; nil: there is none.
 	compaction *compaction
 	summary    summary
 
-	// How the reply has ended. ending has no status while that is not known.
-	ending ending
-	// committing: that is being stored.
+	// How the reply has ended: see the table in end.go. lost is why a background response
+	// could not be stored so.
+	ending     ending
 	committing bool
-	// How it is stored is settled.
 	commitMade bool
-	// Why a background response could not be stored as it has ended.
-	lost error
+	lost       error
 
 	// fault is what went wrong without an error for the client.
 	fault error
@@ -257,6 +251,7 @@ func (e *encoder) cutItem() {
 
 // Settle takes the tokens of a push.
 func (e *encoder) Settle(dst []byte, _ *reply.Choice, tokens []harmony.Token) ([]byte, *apierror.Error) {
+	// The messages are read from the tokens themselves: the parts do not have their headers.
 	if e.messages != nil {
 		e.messages.tokens = append(e.messages.tokens, tokens...)
 	}

@@ -34,7 +34,7 @@ func (e *encoder) Maker(call *turn.CalledTool, _ bool) reply.Maker {
 // that calls a tool which does not exist.
 func (e *encoder) Corrected(bool) bool { return e.mode == api.Loop }
 
-// search runs a search for tools that the model has called, and adds its output behind it.
+// search runs a search for tools that the model has called, and adds its output after it.
 // The next model call has the tools that are found.
 func (e *encoder) search(it *outputItem) {
 	e.output.addWhole(it)
@@ -80,6 +80,7 @@ func (e *encoder) run(_ *reply.Part, refused *tools.Result) *reply.Run {
 	call := e.call
 	e.call = nil
 	r := e.newRun(call.item, call.job.Server)
+	// A call that breaks a bound is shown as one that failed: the model is told why.
 	r.Call, r.Known = call.item.Call, refused
 	if refused == nil {
 		r.Job = toolJob{servers: e.request.Services.Servers, job: call.job}

@@ -29,7 +29,7 @@ func (e *encoder) starts(t *turn.Turn) {
 }
 
 // noteShorter notes that the prompt of a turn is shorter than that of the one before with
-// its output: the usage could say nothing of what the tools have returned. The turn behind
+// its output: the usage could say nothing of what the tools have returned. The turn after
 // a compaction is meant to be.
 func (e *encoder) noteShorter(t *turn.Turn) {
 	if e.reply != nil {

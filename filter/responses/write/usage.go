@@ -117,6 +117,7 @@ func continued(object []byte) usage {
 			stored.Get("output_tokens").Array()
 	}
 
+	// The lists count as far as all of them go: an object may have been written without one.
 	n := min(len(inputs), len(cached), len(outputs))
 	u := usage{turns: make([]turnUsage, n), earlier: n}
 	for i := range u.turns {

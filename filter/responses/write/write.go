@@ -28,9 +28,12 @@ import (
 
 // Services is what replies use beside the engine.
 type Services struct {
-	Store     store.Store     // nil: nothing is stored
-	Approvals store.Approvals // of tool calls; nil: an approval is valid any number of times
-	Servers   hosted.Runner   // calls tools
+	// Store has the responses; nil: nothing is stored.
+	Store store.Store
+	// Approvals are those of tool calls; nil: an approval is valid any number of times.
+	Approvals store.Approvals
+	// Servers calls tools.
+	Servers hosted.Runner
 }
 
 // Request is a request with what its reply uses.
@@ -49,7 +52,7 @@ func (r *Request) Follow() api.Follower {
 // stream, and returns its key and the object with which the request is answered.
 // It must only be called for a background response.
 func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) (store.Key, []byte, *apierror.Error) {
-	// The encoder writes the first events only: another one, which begins behind them, makes the reply.
+	// The encoder writes the first events only: another one, which begins after them, makes the reply.
 	reply := newEncoder(r, api.Loop)
 	key := store.Key{Tenant: r.Context.Tenant, ID: r.ResponseID}
 	err := r.Services.Store.Put(ctx, key.Tenant, &store.Response{
