@@ -12,6 +12,9 @@ const (
 	// accessTime is how long an access goes on at least, even if its caller
 	// waits for a shorter time.
 	accessTime = 5 * time.Second
+	// longestAccess bounds an access whose caller has no deadline. Without it a caller that
+	// only cares that the access is made would wait for a store that hangs as long as it does.
+	longestAccess = 30 * time.Second
 	// probeName is the name of the text that a probe writes, for the tenant "".
 	probeName = "probe:"
 )
@@ -33,10 +36,14 @@ type BreakerOptions struct {
 // WithBreaker returns s with a circuit breaker. It is one of three reasons why a store that
 // hangs does not delay the streams of clients:
 //
-//  1. The run of a reply never waits for a store. An access is a job on a goroutine of its own
-//     (api.Job), and the run goes on with its timers and keep-alives until the result arrives.
+//  1. The run of a reply never waits for a store. What a reply needs is a job on a goroutine of
+//     its own (api.Job), and the run goes on with its timers and keep-alives until the result
+//     arrives. The other accesses are not on the run's goroutine either: decoding has one of its
+//     own (extproc), and so have locks (run.Locks), the journal and the leases of background
+//     responses, and streams that are followed.
 //  2. A call returns at the deadline of its context, even if s does not: so a job ends, and its
-//     reply goes on without the store, or fails.
+//     reply goes on without the store, or fails. A context without a deadline gets one of 30 s.
+//     One that is canceled ends its access by canceling it, and waits for that.
 //  3. After five accesses in a row that were not answered in time, accesses return [ErrHangs] at
 //     once, so that not each request waits for its deadlines. Meanwhile a small text is written
 //     once a second; accesses are made again when that does not hang.
@@ -196,6 +203,12 @@ func (b *breakerStore) judge(err error, took time.Duration) verdict {
 // the store hangs, a patient access waits for it to answer again. After an error, do may still
 // be running.
 func (b *breakerStore) access(ctx context.Context, patient bool, w write, do func(context.Context) error) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longestAccess)
+		defer cancel()
+	}
+
 	if err := b.waitForHolds(ctx, w.resource); err != nil {
 		return err
 	}

@@ -246,6 +246,19 @@ func TestBreakerStoreCanceled(t *testing.T) {
 	})
 }
 
+// A caller without a deadline does not wait for as long as a store hangs.
+func TestBreakerStoreWithoutDeadline(t *testing.T) {
+	t.Parallel()
+	testBreaker(t, func(g *breakerTest) {
+		g.delay.Store(int64(time.Hour))
+		began := time.Now()
+		_, err := g.protected.Texts(context.WithoutCancel(g.Context()), "a", nil)
+		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited > time.Minute {
+			g.Errorf("after %s: %v", waited, err)
+		}
+	})
+}
+
 func TestBreakerStorePanic(t *testing.T) {
 	t.Parallel()
 	testBreaker(t, func(g *breakerTest) {

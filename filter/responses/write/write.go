@@ -69,7 +69,9 @@ func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) 
 			SSE:   reply.events.Dst,
 		}); err != nil {
 			// If it cannot be deleted, the response fails when its lease ends.
-			_ = r.Services.Store.Delete(context.WithoutCancel(ctx), key.Tenant, key.ID)
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), request.StoreTimeout)
+			_ = r.Services.Store.Delete(undo, key.Tenant, key.ID)
+			cancel()
 		}
 	}
 
