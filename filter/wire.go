@@ -256,7 +256,7 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 		}})
 	}
 
-	// The guard is inside: what it refuses is observed and recorded too.
+	// The breaker is inside: what it refuses is observed and recorded too.
 	return record.Store(telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel)), nil
 }
 

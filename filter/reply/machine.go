@@ -63,8 +63,8 @@ type Options struct {
 //	ended      nothing                            nobody
 //
 // From each phase Fail lets the next Step go to finishing, and End and Cancel end the
-// reply. A reply whose one model call Envoy makes begins with calling. Jobs of a step that Fail or Cancel has dropped are done, but their results are
-// not taken.
+// reply. A reply whose one model call Envoy makes begins with calling. Jobs of a step that
+// Fail or Cancel has dropped are done, but their results are not taken.
 type phase uint8
 
 const (

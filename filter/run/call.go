@@ -31,7 +31,7 @@ const (
 //	rejected  engineEnded: the body of the error is there                   as any
 //	any       await: the call is repeated, continued, or the step's is over sent
 //
-// Only what has happened to the call decides whether it can be repeated: before used it can.
+// A call can be repeated before it is used, once, where the filter makes it: see retryOrFail.
 type callPhase uint8
 
 const (

@@ -12,12 +12,20 @@ import (
 
 // What becomes of a model call that is lost: its connection breaks, its answer ends too early
 // or with an error, the engine aborts it, or is silent for too long. An engine that dies while
-// it makes the arguments of a call is such a one. In order:
+// it makes the arguments of a call is such a one. Where a loss enters the table depends on how it
+// shows:
+//
+//	a broken connection, an error event, trailers, an abort     callFailed
+//	an answer that ends too early, without an error              retryOrFail
+//	no event in time, a 503 after Envoy's own retries            continueOrFail: never repeated
+//
+// The rows, in order:
 //
 //	where             question                                        answer
 //	waits             does a job decide about the whole answer yet?   the decision first: it may need no more
-//	callFailed        is the error one of the request (a 400)?        fail: every replica would say the same
+//	callFailed        is its status neither 502 nor 503?              fail: every replica would say the same
 //	retryOrFail       is none of its output part of the reply?        repeat, once, at another replica
+//	continueOrFail    does Envoy make the call (SingleCall)?          fail: nothing was kept to go on from
 //	continueOrFail    is the reply failing already?                   fail
 //	continueOrFail    are limits.max_continuations used up?           fail
 //	possible          is a call complete, or a grammar cut?           fail
@@ -34,7 +42,10 @@ import (
 //   - Those that are under a grammar of the request, which has begun: engines cannot begin in
 //     the middle of one, so that nothing continues them, and the reply fails.
 //
-// A call whose model was interrupted (choicePhase) ends in continueNext too, without a loss.
+// A call whose model was interrupted (choicePhase) ends in continueNext too, without a loss. If the
+// quota has no room for the call that would continue, the choices end as by their length
+// (endsWithQuota), without an error. The reply and its encoder never learn of a loss: the chunks of
+// both engines are one output to the same turn.Reader.
 
 // shortOutput is how many tokens of an output are kept without memory of their own.
 const shortOutput = 64
@@ -246,7 +257,8 @@ func (c *continuation) possible() bool {
 		}
 	}
 
-	// Without any output there is nothing to continue: the call is repeated instead.
+	// Without any output there is nothing to continue. Such a call was repeated before, or it
+	// has been repeated already.
 	return anyOutput
 }
 

@@ -292,6 +292,11 @@ func (r *Run) Fail(err *apierror.Error) {
 // fail ends the reply with an error: in place of the reply while its headers are
 // withheld, else as its last event. A second error while the reply is failing, such
 // as a deadline, ends it at once, with the first one.
+//
+// What the client gets: before the headers the error's status and JSON, and nothing is stored.
+// In a stream of chat an error event and [DONE], without a finish reason or usage. In one of
+// responses the open item becomes incomplete without its done event, the response is stored as
+// failed, and then comes response.failed. The log line is written when the exchange ends.
 func (r *Run) fail(err *apierror.Error) {
 	if r.phase == phaseEnded {
 		return

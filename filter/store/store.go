@@ -35,6 +35,9 @@ import (
 //
 // Methods return this package's errors as documented. Any other error means
 // that the store failed or cannot be reached.
+//
+// Contexts have a deadline: the breaker leaves an access at its deadline only. One that is
+// canceled waits until the store has noticed.
 type Store interface {
 	Responses
 	Journal

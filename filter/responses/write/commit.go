@@ -40,6 +40,11 @@ type committed struct {
 
 // Do implements api.Job. It is completed even if ctx ends. Its error says what went
 // wrong, for the log if nobody takes the result.
+//
+// While a store hangs and a client waits, it takes 15 s at most: 5 s for the response, 5 s for the
+// conversation's items and its lock together, and 5 s for the response as one apart from the
+// conversation. Only the last event of a stream waits, keep-alives go on, and a deadline of the
+// reply gives up while the write goes on.
 func (c *commit) Do(ctx context.Context) (any, error) {
 	// A client that leaves meanwhile ends ctx: what has begun to be stored is completed all the same.
 	ctx = context.WithoutCancel(ctx)

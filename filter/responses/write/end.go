@@ -16,11 +16,13 @@ import (
 // How a reply ends: it is known how, the response is stored so, and only then is the
 // client told.
 //
-//	ending.status  committing  the reply                      who leaves this state
-// "" false goes on Finish and Fail settle the end, Cancel does without a client
-// set false has failed, or its end is Finish commits a failed one, End and Cancel end the reply
-//	                           stored, or will not be
-// set true waits for the commit committed, Fail and End, which do not know what is stored
+//	ending.status  committing  the reply                 who leaves this state
+//	""             false       goes on                   Finish and Fail settle the end, Cancel
+//	                                                     does without a client
+//	set            false       has failed, or its end    Finish commits a failed one, End and
+//	                           is or will not be stored  Cancel end the reply
+//	set            true        waits for the commit      committed, and Fail and End, which do not
+//	                                                     know what is stored
 
 // lastStep is the [reply.Ending] of a response.
 type lastStep struct{ e *encoder }
