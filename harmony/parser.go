@@ -32,6 +32,11 @@ const (
 	StateHeader
 	// StateContent is after it.
 	StateContent
+
+	// stateProbe is within content too, in tolerant mode: the tokens collected since a marker
+	// are the header of another message, or text of the open one. [Parser.State] calls it
+	// StateContent.
+	stateProbe
 )
 
 // Header contains the fields of a message header. An empty string means that a
@@ -84,8 +89,7 @@ type Event struct {
 // It allocates nothing once its buffers have grown, and keeps no content. It is
 // not safe for concurrent use.
 //
-// The map of tolerant mode, where a probe is StateContent while the tokens since a
-// marker may be a header or text of the open message:
+// The map of tolerant mode:
 //
 //	state        left for     by
 //	ExpectStart  Header       <|start|>, another marker, text (reference: <|start|> only)
@@ -105,8 +109,6 @@ type Parser struct {
 	// Where the parser is.
 
 	state State
-	// probing: the collected tokens may be a header, or text of the open message.
-	probing bool
 	// role is that of the next message, if it is known before its header.
 	role Role
 	// ended: a message has ended.
@@ -172,7 +174,7 @@ func (p *Parser) Reset(role Role) {
 	p.clearEvents()
 	p.head.reset(false)
 
-	p.ended, p.said, p.probing, p.unknown = false, false, false, 0
+	p.ended, p.said, p.unknown = false, false, 0
 	p.decoder, p.repairs = Decoder{}, Repairs{}
 
 	// finish keeps the memory of its buffer, which an assignment would drop.
@@ -183,7 +185,7 @@ func (p *Parser) Reset(role Role) {
 // strict modes return errors. After an error the parser expects <|start|>, like
 // the reference. The text of an error quotes the model's output.
 func (p *Parser) Push(t Token) ([]Event, error) {
-	if p.state != StateContent || t >= ordinaryTokens || p.probing {
+	if p.state != StateContent || t >= ordinaryTokens {
 		return p.pushOther(t)
 	}
 
@@ -275,12 +277,12 @@ func (p *Parser) Close() ([]Event, error) {
 }
 
 // State returns the position of the parser.
-func (p *Parser) State() State { return p.state }
+func (p *Parser) State() State { return min(p.state, StateContent) }
 
 // Role returns the role of the current message. Between messages it returns the
 // role of the next message if that is known.
 func (p *Parser) Role() Role {
-	if p.state == StateContent {
+	if p.state >= StateContent {
 		return p.header.Role
 	}
 	return p.role
@@ -301,7 +303,7 @@ func (p *Parser) ContentType() string { return p.current().ContentType }
 var noHeader Header
 
 func (p *Parser) current() *Header {
-	if p.state == StateContent {
+	if p.state >= StateContent {
 		return p.header
 	}
 	return &noHeader

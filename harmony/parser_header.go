@@ -288,17 +288,10 @@ func (r *resolvedHeader) mayBecomeHeader() bool {
 		return true
 	}
 
-	if _, to := cutUnmarkedChannel(text); bytes.HasPrefix(toWord, to) || isOpenTo(to) {
-		return to != nil
-	}
-	for _, words := range [...][][]byte{roleWords, channelWords, typeWords, namespaceWords} {
-		for _, w := range words {
-			if bytes.HasPrefix(w, text) {
-				return true
-			}
-		}
-	}
-	return false
+	// After a channel without its marker only a recipient makes a header. The beginnings of
+	// other words of headers begin answers too, and those must not wait.
+	_, to := cutUnmarkedChannel(text)
+	return to != nil && (bytes.HasPrefix(toWord, to) || isOpenTo(to))
 }
 
 // bareSection parses the text before all markers if the role is known. All of

@@ -35,7 +35,7 @@ func (p *Parser) pushTolerant(t Token) {
 // textToken parses a text token outside of plain content.
 func (p *Parser) textToken(t Token) {
 	// Push parses the tokens of content, so this is an id outside the vocabulary.
-	if p.state == StateContent && !p.probing {
+	if p.state == StateContent {
 		p.tokens++
 		p.unknown++
 		p.repairs[RepairUnknownID]++
@@ -49,7 +49,7 @@ func (p *Parser) textToken(t Token) {
 
 	// A marker has shown that this is a header, so its words can wait for the end. Without a marker
 	// every token decides again: deltas must not lag.
-	if !p.probing && (p.head.started || len(p.head.sections) > 1) {
+	if p.state != stateProbe && (p.head.started || len(p.head.sections) > 1) {
 		p.limitHeader()
 		return
 	}
@@ -58,13 +58,13 @@ func (p *Parser) textToken(t Token) {
 	p.head.resolve(&p.resolved, false)
 
 	// After a message, the words of a header alone (assistantfinal) are what is left of a broken one.
-	between := !p.probing && p.ended && isRemnant(p.head.text, true)
+	between := p.state != stateProbe && p.ended && isRemnant(p.head.text, true)
 	text := !between && !p.resolved.mayBecomeHeader() || len(p.head.text) > maxUnsureBytes
 
 	switch {
-	case p.probing && text:
+	case p.state == stateProbe && text:
 		p.rejectProbe()
-	case p.probing:
+	case p.state == stateProbe:
 		p.limitProbe()
 	case text || p.head.size() > maxHeaderTokens:
 		p.startWithText()
@@ -100,10 +100,11 @@ func (p *Parser) stop(t Token) {
 		p.repairs[RepairEndOfText]++
 	}
 
-	if p.probing {
+	if p.state == stateProbe {
 		p.endProbe()
 	}
 
+	// No probe is left here: it has become a header, or text of the open message.
 	switch p.state {
 	case StateContent:
 		p.finishMessage(t)
@@ -119,7 +120,7 @@ func (p *Parser) stop(t Token) {
 
 // closeTolerant handles the end of the tokens.
 func (p *Parser) closeTolerant() {
-	if p.probing {
+	if p.state == stateProbe {
 		// The end of the tokens can cut a header, so its beginnings are no text here.
 		p.finishProbe(p.probeIsHeader() || p.resolved.unfinished)
 	}
@@ -177,7 +178,7 @@ func (p *Parser) finishMessage(t Token) {
 
 // startMarker parses <|start|>.
 func (p *Parser) startMarker() {
-	if p.probing {
+	if p.state == stateProbe {
 		// A model that repeats <|start|> begins one header, and not a second message.
 		if p.head.started && p.head.empty() {
 			p.repairs[RepairDoubleStart]++
@@ -188,7 +189,7 @@ func (p *Parser) startMarker() {
 
 	switch p.state {
 	case StateContent:
-		p.probing = true
+		p.state = stateProbe
 	case StateHeader:
 		// The header that <|start|> breaks off can hold text, which must not be lost.
 		p.head.resolve(&p.resolved, false)
@@ -213,17 +214,17 @@ func (p *Parser) startMarker() {
 func (p *Parser) sectionMarker(t Token) {
 	// Between two markers of a header there are only words of headers: other words show that the
 	// first marker stood in text.
-	if p.probing && !p.probeIsHeader() {
+	if p.state == stateProbe && !p.probeIsHeader() {
 		p.rejectProbe()
 	}
 
-	if p.state == StateContent && !p.probing {
+	if p.state == StateContent {
 		// No header begins with it: a role or a channel comes first.
 		if t == TokenConstrain {
 			p.repairs[RepairStrayMarker]++
 			return
 		}
-		p.probing = true
+		p.state = stateProbe
 		p.head.reset(false)
 	}
 
@@ -231,7 +232,7 @@ func (p *Parser) sectionMarker(t Token) {
 	p.head.mark(t)
 
 	// Each marker has all tokens before it read again, so markers count for the limit too.
-	if p.probing {
+	if p.state == stateProbe {
 		p.limitProbe()
 	} else {
 		p.limitHeader()
@@ -240,7 +241,7 @@ func (p *Parser) sectionMarker(t Token) {
 
 // messageMarker parses <|message|>.
 func (p *Parser) messageMarker() {
-	if p.probing && !p.endProbe() {
+	if p.state == stateProbe && !p.endProbe() {
 		p.repairs[RepairStrayMarker]++ // the tokens were no header
 		return
 	}
@@ -308,7 +309,6 @@ func (p *Parser) finishProbe(isHeader bool) bool {
 		return false
 	}
 
-	p.probing = false
 	p.repairs[RepairMissingEnd]++
 	p.finishMessage(0)
 
@@ -320,7 +320,7 @@ func (p *Parser) finishProbe(isHeader bool) bool {
 // rejectProbe adds the text tokens collected within content to the open
 // message. It drops the markers.
 func (p *Parser) rejectProbe() {
-	p.probing = false
+	p.state = StateContent
 	p.repairs[RepairStrayMarker] += len(p.head.sections) - 1
 	if p.head.started {
 		p.repairs[RepairStrayMarker]++
