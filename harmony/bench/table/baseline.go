@@ -30,7 +30,8 @@ func baselineCommit(root, against string) (string, error) {
 	commit, err := git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", against+"^{commit}")
 	if err != nil {
 		return "", fmt.Errorf("the commit of the baseline, %s, is not in this clone: "+
-			"fetch it with \"git fetch --unshallow\", or name another one with -against, or none with -against none", against)
+			"fetch it with \"git fetch --unshallow\", or name another one with -against, "+
+			"or none with -against none", against)
 	}
 	return commit, nil
 }

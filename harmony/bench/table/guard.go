@@ -76,6 +76,7 @@ func compare(w io.Writer, now, before figures) (err error) {
 		}
 	}
 
+	// A benchmark with a new name would otherwise pass without a comparison.
 	only(w, "new: %s is not in the baseline\n", now, before)
 	only(w, "gone: %s is in the baseline only\n", before, now)
 	return err

@@ -96,6 +96,7 @@ func (f figures) worstKinds() []string {
 		}
 	}
 
+	// Each kind has a result for each size.
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
 }
@@ -171,6 +172,7 @@ func (t tree) run(pkg, name, benchtime string) error {
 
 // coldStart measures a new process that encodes one letter.
 func coldStart(program string, to figures) error {
+	// In a program of its own, because the process of a benchmark has started long before it.
 	cmd := exec.Command(program, "encode") //nolint:gosec // built above
 	output, err := cmd.Output()
 	if err != nil {

@@ -93,6 +93,7 @@ func rows(f figures) ([]row, error) {
 		if !ok {
 			return nil, fmt.Errorf("nothing measured how fast %s is encoded", kind)
 		}
+
 		table = append(table, row{"encode " + kind + ", generated", number(v) + " MB/s", "", "", math.NaN()})
 	}
 
@@ -110,6 +111,9 @@ func rows(f figures) ([]row, error) {
 
 		// Both steps of ten times count: a quadratic cost may show only in the last.
 		greatest = max(greatest, ms[1]/ms[0], ms[2]/ms[1])
+
+		// 10 KB has no limit and shows the growth only. Of the other two, the ratio is the worse
+		// one.
 		table = append(table, row{
 			"encode " + kind + ": 10 KB, 100 KB, 1 MB",
 			fmt.Sprintf("%s, %s, %s ms (x%.1f, x%.1f)",
@@ -194,6 +198,7 @@ func write(w io.Writer, table []row) error {
 	var width [5]int
 	for _, line := range cells {
 		for i, c := range line {
+			// Columns count characters: µ has two bytes.
 			width[i] = max(width[i], len([]rune(c)))
 		}
 	}

@@ -67,6 +67,7 @@ func readRanks() ([]string, error) {
 			return nil, err
 		}
 
+		// The table has a place for each id, so each must occur, and only once.
 		if id < 0 || id >= tokens || text[id] != "" || len(b) == 0 {
 			return nil, fmt.Errorf("unexpected rank %d", id)
 		}

@@ -232,6 +232,7 @@ func prefixTable(text []string) []byte {
 	masks := make([]uint16, 1<<prefixBits)
 	for _, s := range text {
 		if len(s) >= 4 {
+			// All lengths above 16 share a bit, because such tokens are found by their prefix.
 			h := binary.LittleEndian.Uint32([]byte(s)) * (hashFactor >> 32)
 			masks[h>>(32-prefixBits)] |= 1 << (min(len(s), 17) - 4)
 		}
@@ -290,6 +291,8 @@ func decodeTable(text []string) (offsets, all []byte) {
 		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(len(all)))
 		all = append(all, s...)
 	}
+
+	// One offset more than there are tokens: a token ends where the next one begins.
 	return binary.LittleEndian.AppendUint32(offsets, uint32(len(all))), all
 }
 
@@ -324,6 +327,9 @@ func (s *slots) take(hash uint64) []byte {
 	home, _ := bits.Mul64(hash, uint64(s.homes))
 	for i := int(home); ; i++ {
 		slot := s.data[i*s.size:][:s.size]
+
+		// The encoder probes until it finds an empty slot and has no bound of its own, so one must
+		// follow.
 		if i+1 == s.homes+spareSlots {
 			log.Fatal("no empty slot is left after the last")
 		}
