@@ -33,11 +33,16 @@ type messageCache struct {
 }
 
 type cacheShard struct {
+	// limit is that of one generation, in bytes.
+	limit int
+	// generation is the number of the young one. It is read without the lock.
+	generation atomic.Uint64
+
+	// mu guards the generations.
 	mu         sync.Mutex
-	young, old map[uint64]*cacheEntry
+	young      map[uint64]*cacheEntry
+	old        map[uint64]*cacheEntry
 	youngBytes int
-	limit      int           // of one generation, in bytes
-	generation atomic.Uint64 // number of the young one
 }
 
 // messageKey contains everything that the tokens of a message depend on. A text
@@ -57,18 +62,22 @@ func (k messageKey) matches(kept string) bool {
 
 // cacheEntry is an entry of the cache.
 type cacheEntry struct {
-	hash       uint64
-	size       int           // memory, in bytes
-	generation atomic.Uint64 // in which it was put last
+	hash uint64
+	// size is its memory in bytes.
+	size int
+	// generation is that in which it was put last.
+	generation atomic.Uint64
 	// content is nil once the cache has dropped the entry: the entry that preceded
 	// it may keep this struct in memory, but no text.
 	content atomic.Pointer[cacheContent]
-	next    atomic.Pointer[cacheEntry] // the entry of the message that followed
+	// next is the entry of the message that followed.
+	next atomic.Pointer[cacheEntry]
 }
 
 // cacheContent is what an entry caches. It is immutable.
 type cacheContent struct {
-	key    string // head and text
+	// key is head and text.
+	key    string
 	tokens []Token
 }
 
@@ -99,6 +108,8 @@ func (e *cacheEntry) drop() {
 
 func newMessageCache(limit int) *messageCache {
 	c := &messageCache{seed: maphash.MakeSeed()}
+
+	// Half for each generation.
 	for i := range c.shards {
 		c.shards[i].limit = limit / (2 * cacheShards)
 		c.shards[i].young = make(map[uint64]*cacheEntry)
@@ -117,10 +128,15 @@ func (c *messageCache) after(last *cacheEntry, k messageKey) (e *cacheEntry, tok
 	if last == nil {
 		return nil, nil
 	}
+
 	e = last.next.Load()
+
+	// An entry of the old generation has to be found by its hash: that moves it, and one in use
+	// must not be dropped.
 	if e == nil || e.generation.Load() != c.shards[e.hash%cacheShards].generation.Load() {
 		return nil, nil
 	}
+
 	tokens = e.matching(k)
 	return e, tokens
 }
@@ -145,9 +161,11 @@ func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) *cacheEntr
 	if len(k.head)+len(k.text)+4*len(tokens)+entryOverhead > shard.limit {
 		return nil
 	}
+
 	content := &cacheContent{key: string(k.head) + k.text, tokens: slices.Clone(tokens)}
 	e := &cacheEntry{hash: hash, size: len(content.key) + 4*cap(content.tokens) + entryOverhead}
 	e.content.Store(content)
+
 	shard.put(hash, e)
 	return e
 }
@@ -158,6 +176,8 @@ func (s *cacheShard) get(hash uint64) *cacheEntry {
 	if e := s.young[hash]; e != nil {
 		return e
 	}
+
+	// An entry that is used moves to the young generation, so the next change does not drop it.
 	e := s.old[hash]
 	if e != nil {
 		delete(s.old, hash)
@@ -169,6 +189,9 @@ func (s *cacheShard) get(hash uint64) *cacheEntry {
 func (s *cacheShard) put(hash uint64, e *cacheEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	// Another goroutine may have encoded the same message, or another message has the same hash:
+	// the last one stays.
 	if before := s.old[hash]; before != nil {
 		delete(s.old, hash)
 		before.drop()
@@ -178,18 +201,21 @@ func (s *cacheShard) put(hash uint64, e *cacheEntry) {
 		s.youngBytes -= before.size
 		before.drop()
 	}
+
 	s.insert(hash, e)
 }
 
 // insert puts the entry, which is in neither generation, into the young one.
 func (s *cacheShard) insert(hash uint64, e *cacheEntry) {
 	if s.youngBytes+e.size > s.limit {
+		// An entry that preceded one of these may keep its struct in memory. It must not keep its text.
 		for _, dropped := range s.old {
 			dropped.drop()
 		}
 		s.old, s.young, s.youngBytes = s.young, make(map[uint64]*cacheEntry), 0
 		s.generation.Add(1)
 	}
+
 	e.generation.Store(s.generation.Load())
 	s.young[hash] = e
 	s.youngBytes += e.size
@@ -204,10 +230,12 @@ func newMessageKey(buf []byte, m *Message, functions bool) messageKey {
 	buf = appendKeyString(buf, m.Recipient)
 	buf = appendKeyString(buf, m.Channel)
 	buf = appendKeyString(buf, m.ContentType)
+
 	for i, c := range m.Content {
 		switch c := c.(type) {
 		case Text:
 			if i == len(m.Content)-1 {
+				// Its own letter tells that a text follows the head, which matches relies on.
 				return messageKey{append(buf, 'l'), string(c)}
 			}
 			buf = appendKeyString(append(buf, 't'), c)
@@ -236,10 +264,13 @@ func appendSystemKey(dst []byte, s *SystemContent, functions bool) []byte {
 	dst = appendKeyString(dst, s.KnowledgeCutoff)
 	dst = appendKeyString(dst, s.StartDate)
 	dst = appendKeyString(dst, s.Effort)
+
 	dst = binary.AppendUvarint(dst, uint64(len(s.Channels)))
 	for _, c := range s.Channels {
 		dst = appendKeyString(dst, c)
 	}
+
+	// A developer message with functions adds a sentence to the system message.
 	dst = appendKeyBool(appendKeyBool(dst, s.ChannelRequired), functions)
 	return appendToolsKey(dst, s.Tools)
 }

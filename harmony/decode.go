@@ -31,9 +31,11 @@ func AppendDecode(dst []byte, tokens []Token) ([]byte, error) {
 //
 // The zero value is ready for use.
 type Decoder struct {
-	pending  [utf8.UTFMax - 1]byte // the beginning of a character
-	size     int                   // number of bytes of pending in use
-	replaced int                   // number of U+FFFD written
+	// pending is the beginning of a character, of which size bytes are here.
+	pending [utf8.UTFMax - 1]byte
+	size    int
+	// replaced is the number of U+FFFD written.
+	replaced int
 }
 
 // Append appends the text that t completes to dst. It returns false if t is
@@ -44,6 +46,7 @@ func (d *Decoder) Append(dst []byte, t Token) (text []byte, ok bool) {
 		d.replaced++
 		return append(d.Flush(dst), replacement...), false
 	}
+
 	if d.size == 0 && (isASCII(s) || utf8.ValidString(s)) {
 		return append(dst, s...), true
 	}
@@ -52,13 +55,17 @@ func (d *Decoder) Append(dst []byte, t Token) (text []byte, ok bool) {
 
 // join appends the complete characters of the pending bytes and s.
 func (d *Decoder) join(dst []byte, s string) []byte {
+	// A token and what waits for it fit into the buffer. Only the text of a rejected probe can be longer.
 	var buf [utf8.UTFMax - 1 + maxTokenSize]byte
 	b := append(buf[:copy(buf[:], d.pending[:d.size])], s...)
 	d.size = 0
+
 	for len(b) > 0 {
 		valid, invalid, complete := validPrefix(b)
 		dst = append(dst, b[:valid]...)
 		b = b[valid:]
+
+		// More tokens can complete this character, so no U+FFFD yet.
 		if !complete {
 			d.size = copy(d.pending[:], b)
 			break
@@ -112,9 +119,11 @@ func (d *Decoder) Replaced() int { return d.replaced }
 // vocabulary on, the reference has no deltas, and the text ends with one
 // U+FFFD.
 type strictDecoder struct {
-	kept    []byte // bytes that have not been decoded, from start on
-	start   int
-	unknown bool // there was an id outside the vocabulary
+	// kept has the bytes that have not been decoded, from start on.
+	kept  []byte
+	start int
+	// unknown: there was an id outside the vocabulary.
+	unknown bool
 }
 
 // append appends the delta of t to dst. It returns false if the reference has
@@ -125,15 +134,19 @@ func (d *strictDecoder) append(dst []byte, t Token) (delta []byte, ok bool) {
 		d.unknown = true
 		return dst, false
 	}
+
 	if len(d.kept) == 0 && (isASCII(s) || utf8.ValidString(s)) {
 		return append(dst, s...), true
 	}
+
+	// One invalid sequence a token at most, as the reference takes them: its deltas lag behind from here on.
 	d.kept = append(d.kept, s...)
 	valid, invalid, complete := validPrefix(d.kept[d.start:])
 	dst = append(dst, d.kept[d.start:d.start+valid]...)
 	if complete && invalid > 0 {
 		dst = append(dst, replacement...)
 	}
+
 	d.drop(valid + invalid)
 	return dst, valid+invalid > 0
 }
@@ -154,6 +167,7 @@ func (d *strictDecoder) finish(dst []byte) []byte {
 	if d.unknown {
 		dst = append(dst, replacement...)
 	}
+
 	for b := d.kept[d.start:]; len(b) > 0; {
 		valid, invalid, complete := validPrefix(b)
 		dst = append(dst, b[:valid]...)
@@ -165,6 +179,7 @@ func (d *strictDecoder) finish(dst []byte) []byte {
 			dst = append(dst, replacement...)
 		}
 	}
+
 	*d = strictDecoder{kept: d.kept[:0]}
 	return dst
 }
@@ -199,6 +214,8 @@ func invalidSequence(b []byte) (size int, complete bool) {
 	default:
 		want = 4
 	}
+
+	// The second byte of these leads has a smaller range: table 3-7 of the Unicode Standard.
 	switch b[0] {
 	case 0xE0:
 		low = 0xA0 // below: overlong
@@ -209,6 +226,7 @@ func invalidSequence(b []byte) (size int, complete bool) {
 	case 0xF4:
 		high = 0x8F // above: past U+10FFFF
 	}
+
 	for size = 1; size < want; size++ {
 		if size == len(b) {
 			return 0, false

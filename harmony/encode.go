@@ -28,9 +28,12 @@ func AppendEncode(dst []Token, text string) []Token {
 // text.
 func AppendEncodeLimited(ctx context.Context, dst []Token, text string, limit int) ([]Token, error) {
 	out, err := appendBounded(dst, text, &bounds{ctx: ctx, limit: limit})
+
+	// Text that ends before the next check of the bounds was not checked.
 	if err == nil && len(out) > limit {
 		return dst, &LimitError{len(out)}
 	}
+
 	return out, err
 }
 
@@ -40,11 +43,16 @@ func appendBounded(dst []Token, text string, b *bounds) ([]Token, error) {
 	if !b.admits(len(text), len(dst)) {
 		return dst, b.err
 	}
+
+	// An encoder has 392 KB of memory of earlier pieces. The pool has as many as encodings run at one time.
 	e := encoders.Get().(*encoder)
 	e.bounds = b
 	out := e.appendText(b.grow(dst, len(text)), validUTF8(text))
+
+	// The pool must not keep the caller's context.
 	e.bounds = nil
 	encoders.Put(e)
+
 	if b != nil && b.err != nil {
 		return dst, b.err
 	}
@@ -84,6 +92,7 @@ func validUTF8(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
+
 	var b strings.Builder
 	b.Grow(len(text) + len(text)/8)
 	for _, r := range text { // range yields U+FFFD for an invalid byte
@@ -94,10 +103,13 @@ func validUTF8(text string) string {
 
 // encoder contains the buffers of one encoding.
 type encoder struct {
+	// The tokens of earlier pieces, of up to 16 bytes and of up to 32.
 	memo     [1 << memoBits]memoEntry
 	longMemo [1 << longMemoBits]longMemoEntry
 	merger
-	tokens []Token // used by CountTokens
+
+	// tokens is used by CountTokens only.
+	tokens []Token
 }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
@@ -120,24 +132,35 @@ func (e *encoder) appendText(dst []Token, s string) []Token {
 // of the vocabulary.
 func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Token, next int) {
 	for i < stop {
+		// The loads below read up to 16 bytes, and must not pass the end.
 		if i+maxMedium > len(s) {
 			dst, i = e.appendNext(dst, s, i, pieceEnd(s, i))
 			continue
 		}
+
+		// k is 8 bits if the piece begins with a space or another prefix, else 0. A class of 0 is no ASCII letter.
 		w := le64(s, i)
 		k := asciiPrefix[byte(w)] & 1 * 8
 		class := asciiLetter[byte(w>>k)]
+
 		end := 0
 		if class != 0 {
+			// rest has a bit for each byte after the first letter that is no lower-case letter.
 			rest := (^lowerBytes(w) & highBits) >> k >> 8
 			if rest == 0 {
 				dst, i = e.appendNext(dst, s, i, longWordEnd(s, i))
 				continue
 			}
+
 			n := uint(bits.TrailingZeros64(rest))&^7 + uint(k) + 8 // in bits
 			at := asciiStop[byte(w>>(n&63))]
+
+			// An upper-case letter ends a word such as aB. Of AB, whose first letter is upper-case, it is a part.
 			if at == stopHere || at == stopUpper && (class != classUpper || n != uint(k)+8) {
 				end = i + int(n/8)
+
+				// The factor is odd, so different texts have different products, and the slot need
+				// not hold the text.
 				if v := quick(w & (1<<(n&63) - 1) * hashFactor); v < 1<<quickBits {
 					dst = append(dst, Token(v))
 					i = end
@@ -145,6 +168,7 @@ func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Tok
 				}
 			}
 		} else if end = asciiOtherEnd(s, i); uint(end-i-1) < 8 && s[i] != 0 && s[end-1] != 0 {
+			// NUL at an end is left out, because it could not be told from the padding of a shorter text.
 			n := uint(end-i) * 8
 			if v := quick(w & (^uint64(0) >> ((64 - n) & 63)) * hashFactor); v < 1<<quickBits {
 				dst = append(dst, Token(v))
@@ -152,6 +176,8 @@ func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Tok
 				continue
 			}
 		}
+
+		// A contraction or a character beyond ASCII can follow, so the whole pattern must be tried.
 		if end == 0 {
 			end = pieceEnd(s, i)
 		}
@@ -166,26 +192,34 @@ func (e *encoder) appendNext(dst []Token, s string, i, end int) (tokens []Token,
 	if s[end-1] == 0 {
 		return e.appendUnseen(dst, s, i, end), end // packed, it would equal a shorter piece
 	}
+
 	if n > maxMedium {
 		return e.appendLong(dst, s, i, end), end
 	}
+
 	var a, b uint64
 	if i+maxMedium <= len(s) {
 		a, b = le64(s, i), le64(s, i+8)
 	} else {
 		a, b = load(s, i), load(s, i+8)
 	}
+
+	// Without the bytes after the piece, its two numbers are its key, and need no hash to compare.
 	if n > maxShort {
 		b = first(b, n-8)
 	} else {
 		a, b = first(a, n), 0
 	}
+
 	m := &e.memo[hash16(a, b)>>(64-memoBits)]
 	if m.a == a && m.b == b {
 		return appendPacked(dst, m.tokens[0], m.tokens[1:]), end
 	}
+
 	size := len(dst)
 	dst = e.appendUnseen(dst, s, i, end)
+
+	// Tokens that do not fit leave the entry as it was, so its key stays too.
 	if pack(m.tokens[:], dst[size:]) {
 		m.a, m.b = a, b
 	}
@@ -198,16 +232,19 @@ func (e *encoder) appendLong(dst []Token, s string, i, end int) []Token {
 	if end-i > maxMemo || i+maxMemo > len(s) {
 		return e.appendUnseen(dst, s, i, end)
 	}
+
 	key := [4]uint64{le64(s, i), le64(s, i+8), le64(s, i+16), 0}
 	if n := end - i; n > 24 {
 		key[3] = first(le64(s, i+24), n-24)
 	} else {
 		key[2] = first(key[2], n-16)
 	}
+
 	m := &e.longMemo[hash16(hash16(key[0], key[1])^key[2], key[3])>>(64-longMemoBits)]
 	if m.key == key {
 		return appendPacked(dst, m.tokens[0], m.tokens[1:])
 	}
+
 	size := len(dst)
 	dst = e.appendUnseen(dst, s, i, end)
 	if pack(m.tokens[:], dst[size:]) {

@@ -7,8 +7,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// A conversation is rendered as a prompt: token ids that end where the model
-// continues.
+// A turn: the conversation is rendered as a prompt, token ids that end where the
+// model continues, and the tokens that the model generates are parsed as they arrive.
 func Example() {
 	conversation := []harmony.Message{
 		{Role: harmony.RoleSystem, Content: []harmony.Content{&harmony.SystemContent{
@@ -33,6 +33,22 @@ func Example() {
 		return
 	}
 	fmt.Println(string(text))
+
+	// An engine would generate these tokens for the prompt.
+	generated := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>It is 4.<|return|>")
+	parser := harmony.NewParser(harmony.Tolerant, harmony.RoleAssistant)
+	for _, token := range generated {
+		// In tolerant mode the error is always nil.
+		events, _ := parser.Push(token)
+		for _, event := range events {
+			if event.Kind == harmony.Delta {
+				fmt.Printf("%s %q\n", event.Header.Channel, event.Text)
+			}
+		}
+	}
+	// A message that no token has ended ends here.
+	events, _ := parser.Close()
+	fmt.Println(len(events))
 	// Output:
 	// <|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.
 	// Knowledge cutoff: 2024-06
@@ -41,6 +57,12 @@ func Example() {
 	// Reasoning: medium
 	//
 	// # Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|><|start|>user<|message|>What is 2 + 2?<|end|><|start|>assistant
+	// final "It"
+	// final " is"
+	// final " "
+	// final "4"
+	// final "."
+	// 0
 }
 
 // Function tools are part of a developer message. The history contains a call

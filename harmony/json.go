@@ -73,6 +73,7 @@ type (
 // and schema, which the reference does not have. Empty strings are treated as
 // absent.
 func UnmarshalConversation(data []byte) ([]Message, error) {
+	// A pointer tells a missing list, which is an error, from an empty one.
 	var c struct {
 		Messages *[]jsonMessage `json:"messages"`
 	}
@@ -82,15 +83,18 @@ func UnmarshalConversation(data []byte) ([]Message, error) {
 	if c.Messages == nil {
 		return nil, errors.New(`reading a conversation: it has no "messages"`)
 	}
+
 	msgs := make([]Message, len(*c.Messages))
 	for i, m := range *c.Messages {
 		if m.Content == nil {
 			return nil, fmt.Errorf(`reading a conversation: message %d has no "content"`, i)
 		}
+
 		msgs[i] = Message{
 			Role: m.Role, Name: m.Name, Recipient: m.Recipient,
 			Channel: m.Channel, ContentType: m.ContentType, Content: m.Content,
 		}
+
 		if !m.Role.known() {
 			return nil, fmt.Errorf("reading a conversation: message %d: %w", i, unknownRole(m.Role))
 		}
@@ -109,8 +113,11 @@ func MarshalConversation(msgs []Message) ([]byte, error) {
 			Channel: m.Channel, ContentType: m.ContentType, Content: m.Content,
 		}
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
+
+	// Control tokens have < and > in their spelling, which people read in this JSON.
 	e.SetEscapeHTML(false)
 	if err := e.Encode(c); err != nil {
 		return nil, fmt.Errorf("writing a conversation: %w", err)
@@ -128,10 +135,12 @@ func (c *jsonContent) UnmarshalJSON(data []byte) error {
 		*c = jsonContent{Text(s)}
 		return nil
 	}
+
 	var parts []json.RawMessage
 	if err := json.Unmarshal(data, &parts); err != nil {
 		return err
 	}
+
 	*c = make(jsonContent, len(parts))
 	for i, part := range parts {
 		var err error
@@ -149,6 +158,7 @@ func unmarshalContent(data []byte) (Content, error) {
 	if err := json.Unmarshal(data, &kind); err != nil {
 		return nil, err
 	}
+
 	switch kind.Type {
 	case "text":
 		var t jsonText
@@ -183,11 +193,13 @@ func (s *jsonSystem) content() (Content, error) {
 	if !ok {
 		return nil, fmt.Errorf("reasoning_effort %q: use Low, Medium or High", s.Effort)
 	}
+
 	tools, err := namespaces(s.Tools)
 	c := &SystemContent{
 		Identity: s.Identity, KnowledgeCutoff: s.KnowledgeCutoff, StartDate: s.StartDate,
 		Effort: effort, Tools: tools,
 	}
+
 	if s.Channels != nil {
 		c.Channels, c.ChannelRequired = s.Channels.Valid, s.Channels.Required
 	}
@@ -197,9 +209,11 @@ func (s *jsonSystem) content() (Content, error) {
 func (d *jsonDeveloper) content() (Content, error) {
 	tools, err := namespaces(d.Tools)
 	c := &DeveloperContent{Instructions: d.Instructions, Tools: tools}
+
 	for _, f := range d.ResponseFormats {
 		c.ResponseFormats = append(c.ResponseFormats, ResponseFormat(f))
 	}
+
 	return c, err
 }
 
@@ -207,12 +221,16 @@ func namespaces(byName map[string]jsonNamespace) ([]Namespace, error) {
 	if len(byName) == 0 {
 		return nil, nil
 	}
+
 	list := make([]Namespace, 0, len(byName))
+
+	// In an order of their own: equal conversations must become equal tokens.
 	for _, key := range slices.Sorted(maps.Keys(byName)) {
 		ns := byName[key]
 		if ns.Name != key {
 			return nil, fmt.Errorf("tools: the namespace under %q is named %q: use one name", key, ns.Name)
 		}
+
 		tools := make([]Tool, len(ns.Tools))
 		for i, t := range ns.Tools {
 			tools[i] = Tool(t)
@@ -239,10 +257,13 @@ func (c jsonContent) MarshalJSON() ([]byte, error) {
 				parts[i] = part.json()
 			}
 		}
+
+		// A nil pointer, or a type that this package does not have.
 		if parts[i] == nil {
 			return nil, unknownContent(part)
 		}
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -255,11 +276,13 @@ func (s *SystemContent) json() jsonSystem {
 		Type: "system_content", Identity: s.Identity, KnowledgeCutoff: s.KnowledgeCutoff,
 		StartDate: s.StartDate, Tools: jsonNamespaces(s.Tools),
 	}
+
 	for name, effort := range jsonEfforts {
 		if effort == s.Effort {
 			j.Effort = name
 		}
 	}
+
 	if len(s.Channels) > 0 {
 		j.Channels = &jsonChannels{s.Channels, s.ChannelRequired}
 	}
@@ -278,6 +301,7 @@ func jsonNamespaces(list []Namespace) map[string]jsonNamespace {
 	if len(list) == 0 {
 		return nil
 	}
+
 	byName := make(map[string]jsonNamespace, len(list))
 	for _, ns := range list {
 		tools := make([]jsonTool, len(ns.Tools))

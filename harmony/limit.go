@@ -9,8 +9,7 @@ import (
 // LimitError is the error for a conversation that has more tokens than the
 // limit.
 type LimitError struct {
-	// AtLeast is a lower bound of the number of tokens. The rest was not
-	// encoded.
+	// AtLeast is a lower bound of the number of tokens. The rest was not encoded.
 	AtLeast int
 }
 
@@ -26,10 +25,13 @@ const checkBytes = 32 << 10
 // bounds are conditions that end an encoding early: the end of ctx, or more
 // tokens than limit. A nil *bounds has no conditions.
 type bounds struct {
-	ctx       context.Context
-	limit     int // most tokens
-	unchecked int // bytes of text since the last check
-	err       error
+	ctx context.Context
+	// limit is the number of tokens that may be there at most.
+	limit int
+	// unchecked counts the bytes of text since the last check.
+	unchecked int
+	// err is why the encoding ended.
+	err error
 }
 
 // spend records that n more bytes have been encoded, and that there are at
@@ -42,6 +44,8 @@ func (b *bounds) spend(n, tokens int) bool {
 	b.unchecked += n
 	if b.unchecked >= checkBytes && b.err == nil {
 		b.unchecked = 0
+
+		// Of both reasons the limit is returned, because the client can do something about it.
 		if b.err = b.ctx.Err(); tokens > b.limit {
 			b.err = &LimitError{tokens}
 		}
@@ -72,6 +76,7 @@ func (b *bounds) grow(dst []Token, n int) []Token {
 	if b != nil {
 		tokens = max(0, min(tokens, b.limit-len(dst)))
 	}
+
 	return slices.Grow(dst, tokens)
 }
 
@@ -91,10 +96,12 @@ func (b *bounds) admitsPiece(s string, i, end, tokens int) bool {
 			_, n := longest(s, at, end-at)
 			far = max(far, at+n)
 		}
+
 		reach = far
 		if tokens >= b.limit && b.err == nil {
 			b.err = &LimitError{tokens + 1}
 		}
+
 		if !b.spend(at-from, tokens+1) {
 			return false
 		}

@@ -32,6 +32,7 @@ const (
 
 // home returns the position in the vocabulary of the first slot for a hash.
 func home(hash uint64, slots, at, size int) int {
+	// The high half of the product scales the hash to the slots without a division.
 	i, _ := bits.Mul64(hash, uint64(slots))
 	return at + int(i)*size
 }
@@ -42,6 +43,8 @@ func load(s string, i int) uint64 {
 	if i+8 <= len(s) {
 		return le64(s, i)
 	}
+
+	// Only within the last bytes of a text, so it may be slow.
 	var w uint64
 	for j := len(s) - 1; j >= i; j-- {
 		w = w<<8 | uint64(s[j])
@@ -114,6 +117,7 @@ func lookMedium(a, b uint64) entry {
 
 // maybe reports whether a token with this hash can exist.
 func maybe(hash uint64) bool {
+	// Both bits of a token are in one word, so the answer takes one load.
 	w := le64(vocabulary, filterAt+8*int(hash>>(64-filterBits)))
 	return w>>(hash>>40&63)&(w>>(hash>>34&63))&1 != 0
 }
@@ -123,6 +127,8 @@ func maybe(hash uint64) bool {
 func findShort(key uint64) entry {
 	for at := home(key*hashFactor, shortSlots, shortAt, shortSize); ; at += shortSize {
 		k := le64(vocabulary, at)
+
+		// An empty slot has the value 0, which means no token.
 		if k == key || k == 0 {
 			return entry(le32(vocabulary, at+8))
 		}
@@ -133,6 +139,8 @@ func findShort(key uint64) entry {
 func findMedium(a, b uint64) entry {
 	for at := home(hash16(a, b), mediumSlots, mediumAt, mediumSize); ; at += mediumSize {
 		k, l := le64(vocabulary, at), le64(vocabulary, at+8)
+
+		// No token of this size ends in NUL, so only an empty slot has 0 here.
 		if k == a && l == b || l == 0 {
 			return entry(le32(vocabulary, at+16))
 		}
@@ -148,9 +156,12 @@ func findLong(s string, i, low, high int) entry {
 		if k|l == 0 {
 			return 0
 		}
+
 		if k != a || l != b {
 			continue
 		}
+
+		// The tokens with these 16 bytes are in a list, the longest first.
 		for j, end := le32(vocabulary, at+16), le32(vocabulary, at+20); j < end; j++ {
 			v := entry(le32(vocabulary, longListAt+8*int(j)))
 			n := int(le32(vocabulary, longListAt+8*int(j)+4))
@@ -160,6 +171,7 @@ func findLong(s string, i, low, high int) entry {
 			if n > high {
 				continue
 			}
+
 			if text, _ := tokenText(v.token()); text[16:] == s[i+16:i+n] {
 				return v
 			}

@@ -14,14 +14,18 @@ const (
 // memoEntry contains the tokens of a piece of at most 16 bytes. Entries have 32
 // bytes, so that none of them is in two cache lines.
 type memoEntry struct {
-	a, b   uint64    // the piece; both are 0 if the entry is unused
-	tokens [2]uint64 // packed
+	// a and b are the piece; both are 0 if the entry is unused.
+	a uint64
+	b uint64
+	// tokens are packed.
+	tokens [2]uint64
 }
 
 // longMemoEntry contains the tokens of a piece of 17 to 32 bytes.
 type longMemoEntry struct {
-	key    [4]uint64
-	tokens [4]uint64 // packed
+	key [4]uint64
+	// tokens are packed.
+	tokens [4]uint64
 }
 
 const (
@@ -40,10 +44,12 @@ type pairMemo [1 << pairBits]uint64
 func (p *pairMemo) apart(s string, left part, i, end int, right entry) bool {
 	const used, isApart = 2, 1
 	pair := (uint64(left.entry.token())<<idBits|uint64(right.token()))<<2 | used
+
 	known := &p[pair*hashFactor>>(64-pairBits)]
 	if *known&^isApart == pair {
 		return *known&isApart != 0
 	}
+
 	yes := apart(s, left, i, end, right)
 	if yes {
 		pair |= isApart
@@ -58,6 +64,7 @@ func pack(words []uint64, tokens []Token) bool {
 	if len(tokens) > perWord*len(words) {
 		return false
 	}
+
 	clear(words)
 	for i, t := range tokens {
 		words[i/perWord] |= uint64(t) << (i % perWord * idBits)
@@ -70,6 +77,8 @@ func pack(words []uint64, tokens []Token) bool {
 // one.
 func appendPacked(dst []Token, w uint64, rest []uint64) []Token {
 	n := w >> countShift
+
+	// Nearly all pieces have up to three tokens, which are in the first word and need no loop.
 	dst = append(dst, Token(w&idMask))
 	if n == 1 {
 		return dst
@@ -79,6 +88,7 @@ func appendPacked(dst []Token, w uint64, rest []uint64) []Token {
 		return dst
 	}
 	dst = append(dst, Token(w>>(2*idBits)&idMask))
+
 	for j := range int(n) - perWord {
 		dst = append(dst, Token(rest[j/perWord]>>(j%perWord*idBits)&idMask))
 	}

@@ -26,7 +26,8 @@ type part struct {
 // merger contains the buffers for encoding pieces.
 type merger struct {
 	bounds *bounds
-	failed []uint64 // bit set of positions from which the rest of the piece cannot be encoded
+	// failed is the bit set of positions from which the rest of the piece cannot be encoded.
+	failed []uint64
 	pairs  pairMemo
 	ranked rankMerger
 }
@@ -46,12 +47,14 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	if end-i > checkBytes && !m.bounds.admitsPiece(s, i, end, len(dst)) {
 		return dst
 	}
+
 	words := (end-i)/64 + 1
 	if words > cap(m.failed) {
 		m.failed = make([]uint64, words)
 	}
 	failed := m.failed[:words]
 	clear(failed)
+
 	tries := patience(end - i)
 	begin := len(dst)
 	long := end-i > maxMemo // a shorter piece is remembered as a whole
@@ -63,14 +66,20 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 			}
 			check = at + checkBytes
 		}
+
 		v, n := longest(s, at, limit)
 		next := at + n
 		switch {
 		case n == 0: // step back
+
+			// No token that fits begins here, so nothing may end here. The token before is tried shorter.
 			failed[(at-i)/64] |= 1 << ((at - i) % 64)
 			dst = dst[:len(dst)-1]
+
 			limit = at - last.start - 1
 			at = last.start
+
+			// Only two tokens back are kept. Beyond those the ids in dst tell which they were.
 			if last = prior; last.entry == 0 && len(dst) > begin {
 				last = partBefore(s, at, dst[len(dst)-1])
 			}
@@ -81,9 +90,11 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 			prior, last = last, part{at, v}
 			at, limit = next, end-next
 		default:
+			// This token does not stay apart from the one before it, or ends where nothing can follow.
 			limit = n - 1
 			tries--
 			if tries < 0 {
+				// Runs of spaces would try most pairs of 84 tokens: by rank every piece takes n log n.
 				return m.ranked.appendTokens(dst[:begin], s[i:end], m.bounds)
 			}
 		}
@@ -102,9 +113,11 @@ func partBefore(s string, end int, t Token) part {
 // length, or 0 if limit is 0.
 func longest(s string, i, limit int) (v entry, n int) {
 	if limit >= 4 {
+		// The mask of lengths for these four bytes saves a probe for each length that no token has.
 		w, w2 := load(s, i), load(s, i+8)
 		h := uint32(w) * (hashFactor >> 32) >> (32 - prefixBits)
 		lengths := le16(vocabulary, prefixAt+2*int(h))
+
 		if limit > maxMedium {
 			if lengths>>(maxMedium+1-4) != 0 {
 				if v := findLong(s, i, maxMedium+1, min(limit, maxTokenSize)); v != 0 {
@@ -113,12 +126,14 @@ func longest(s string, i, limit int) (v entry, n int) {
 			}
 			limit = maxMedium
 		}
+
 		for lengths &= 1<<(limit-3) - 1; lengths != 0; {
 			n := bits.Len16(lengths) + 3
 			lengths &^= 1 << (n - 4)
 			if s[i+n-1] == 0 {
 				continue // no token of 4 or more bytes ends in NUL
 			}
+
 			if n <= maxShort {
 				v = lookShort(first(w, n))
 			} else {
@@ -130,6 +145,8 @@ func longest(s string, i, limit int) (v entry, n int) {
 		}
 		limit = 3
 	}
+
+	// Shorter tokens have no mask: bytes and pairs are looked up by their value.
 	for n := limit; n > 0; n-- {
 		if v := look(s, i, i+n); v != 0 {
 			return v, n
@@ -144,6 +161,9 @@ func longest(s string, i, limit int) (v entry, n int) {
 // would have been done earlier.
 func apart(s string, left part, i, end int, right entry) bool {
 	whole := s[i-1] < utf8.RuneSelf && s[i] < utf8.RuneSelf || !broken(s[i-1], s[i])
+
+	// limit is the rank of the merge that was undone last. A merge across the boundary counts only
+	// if it would have come before it.
 	start, l, r := left.start, left.entry, right
 	limit := ^Token(0)
 	for {
@@ -152,6 +172,8 @@ func apart(s string, left part, i, end int, right entry) bool {
 				return false
 			}
 		}
+
+		// The higher rank was merged last and is undone first. A side that is single leaves only the other one.
 		undoLeft := l.token() > r.token()
 		if undoLeft && single(s, start, i, l, whole) {
 			undoLeft = false
@@ -164,11 +186,14 @@ func apart(s string, left part, i, end int, right entry) bool {
 				return true
 			}
 		}
+
 		if undoLeft {
 			limit = l.token()
 			start += l.left()
 			l = find(s, start, i)
 		} else {
+			// Of equal ranks the left one is merged first, so across the boundary an equal rank
+			// comes before this one.
 			limit = r.token() + 1
 			end = i + r.left()
 			r = find(s, i, end)
@@ -183,6 +208,7 @@ func single(s string, i, end int, v entry, whole bool) bool {
 	if v.left() == 0 {
 		return true
 	}
+
 	if !whole || end-i > utf8.UTFMax || s[i] < 0xC0 {
 		return false
 	}
@@ -208,6 +234,7 @@ func broken(a, b byte) bool {
 	if !utf8.RuneStart(b) {
 		return true
 	}
+
 	pair := int(a)<<8 | int(b)
 	return vocabulary[brokenAt+pair/8]>>(pair%8)&1 != 0
 }

@@ -29,12 +29,15 @@ const ContentTypeJSON = "<|constrain|>json"
 // Message is one message of a conversation. An empty string means that a field
 // is absent.
 type Message struct {
-	Role        Role
-	Name        string // of the author; for tools the full name, such as functions.get_weather
-	Recipient   string // the addressee; "" means everyone
+	Role Role
+	// Name is the author's; for tools the full name, such as functions.get_weather.
+	Name string
+	// Recipient is the addressee; "" means everyone.
+	Recipient   string
 	Channel     string
 	ContentType string
-	Content     []Content
+
+	Content []Content
 }
 
 // Content is a part of a message: [Text], [*SystemContent] or
@@ -57,13 +60,21 @@ const (
 // SystemContent is the content of the system message. Empty fields are not
 // rendered.
 type SystemContent struct {
-	Identity        string // first line, which says who the model is
-	KnowledgeCutoff string // such as 2024-06
-	StartDate       string // date of the conversation, such as 2025-06-28
-	Effort          Effort
-	Channels        []string    // valid channels; if empty, the section is not rendered
-	ChannelRequired bool        // adds "Channel must be included for every message."
-	Tools           []Namespace // built-in tools such as browser and python
+	// Identity is the first line, which says who the model is.
+	Identity string
+	// KnowledgeCutoff is such as 2024-06.
+	KnowledgeCutoff string
+	// StartDate is the date of the conversation, such as 2025-06-28.
+	StartDate string
+	Effort    Effort
+
+	// Channels are the valid channels; if empty, the section is not rendered.
+	Channels []string
+	// ChannelRequired adds "Channel must be included for every message."
+	ChannelRequired bool
+
+	// Tools are the built-in tools, such as browser and python.
+	Tools []Namespace
 }
 
 // DeveloperContent is the content of a developer message.

@@ -16,30 +16,40 @@ const (
 	// Strict behaves like the StreamableParser of openai-harmony 0.0.8,
 	// including error texts and deltas.
 	Strict
-	// Permissive is Strict with the reference's option strict=False: a stop
-	// token in a header ends the message, and the header's words other than the
-	// channel are the text.
+	// Permissive is Strict with the reference's option strict=False: a stop token in a header ends the message,
+	// and the header's words other than the channel are the text.
 	Permissive
 )
 
 // State is the position of a [Parser] in a message.
 type State uint8
 
-// The states, named as in the reference.
+// The states, named as in the reference. Who leaves them is in the map above [Parser].
 const (
-	StateExpectStart State = iota // between messages
-	StateHeader                   // after <|message|>
-	StateContent                  // after it
+	// StateExpectStart is between messages.
+	StateExpectStart State = iota
+	// StateHeader is in a header: before <|message|>.
+	StateHeader
+	// StateContent is after it.
+	StateContent
+
+	// stateProbe is within content too, in tolerant mode: the tokens collected since a marker
+	// are the header of another message, or text of the open one. [Parser.State] calls it
+	// StateContent.
+	stateProbe
 )
 
 // Header contains the fields of a message header. An empty string means that a
 // field is absent.
 type Header struct {
-	Role        Role
-	Name        string // name of the author, if it has one
-	Channel     string
-	Recipient   string // in tolerant mode as the model wrote it, with quotation marks and the like
+	Role Role
+	// Name is the author's, if it has one.
+	Name    string
+	Channel string
+	// Recipient is in tolerant mode as the model wrote it, with quotation marks and the like.
+	Recipient   string
 	ContentType string
+
 	// Unmarked: the recipient was written without to=, so that it may be another word.
 	// Only tolerant mode sets it.
 	Unmarked bool
@@ -78,32 +88,70 @@ type Event struct {
 // Parser parses the tokens of a completion, one at a time, and returns events.
 // It allocates nothing once its buffers have grown, and keeps no content. It is
 // not safe for concurrent use.
+//
+// The map of tolerant mode:
+//
+//	state        left for     by
+//	ExpectStart  Header       <|start|>, another marker, text (reference: <|start|> only)
+//	Header       Content      <|message|>; text that can be no header; too many tokens
+//	Header       ExpectStart  a stop token, the end: a message if there is text, else dropped
+//	Content      ExpectStart  a stop token, <|endoftext|>, the end
+//	Content      probe        <|start|>, <|channel|>
+//	probe        Content      text that can be no header; more than maxProbeTokens
+//	probe        Header       what ends a header, if all before reads as one: the open
+//	                          message ends, and the token counts in the new header
+//
+// The strict modes collect a header's tokens in the same way, but decide only at its end,
+// have no probe, and go from an error to ExpectStart.
 type Parser struct {
-	mode    Mode
-	first   Role // the argument of NewParser or Reset
-	role    Role // of the next message, if known before its header
-	state   State
-	headers [3]Header // of the current message and those before it, which events refer to
-	header  *Header   // the current one, in headers
-	slot    int       // its index
-	tokens  int       // content tokens of the current message
-	events  []Event
-	single  [1]Event // the Delta returned for plain content
-	text    []byte   // text of the events
-	last    int      // where the last delta starts in text
-	words   [][]byte
-	scratch []byte
-	names   map[string]string
+	mode Mode
+
+	// Where the parser is.
+
+	state State
+	// role is that of the next message, if it is known before its header.
+	role Role
+	// ended: a message has ended.
+	ended bool
+	// said: a message that is no reasoning has ended.
+	said bool
+
+	// The current message.
+
+	// headers are of the current message and those before it, to which events refer.
+	headers [3]Header
+	// header is the current one, headers[slot].
+	header *Header
+	slot   int
+	// tokens counts the tokens of the content.
+	tokens int
+
+	// What the last call returned.
+
+	events []Event
+	// single is the Delta that is returned for plain content.
+	single [1]Event
+	// text is that of the events.
+	text []byte
+	// last is where the last delta starts in text.
+	last int
+
+	// The header that is collected, and what it means.
 
 	head     headerText
-	ended    bool // a message has ended
-	said     bool // one that is no reasoning has ended
-	probing  bool // the collected tokens may be a header, or text of the open message
-	decoder  Decoder
-	strict   strictDecoder
-	unknown  int // number of ids outside the vocabulary given to decoder
-	repairs  Repairs
 	resolved resolvedHeader
+	words    [][]byte
+	scratch  []byte
+	names    map[string]string
+
+	// The bytes of content: tolerant mode has decoder, the others have strict.
+
+	decoder Decoder
+	strict  strictDecoder
+	// unknown counts the ids outside the vocabulary for which decoder wrote U+FFFD.
+	unknown int
+
+	repairs Repairs
 }
 
 // NewParser returns a Parser for a completion. role is the role of the message
@@ -117,15 +165,19 @@ func NewParser(mode Mode, role Role) *Parser {
 
 // Reset prepares the parser for another completion. It keeps the buffers.
 func (p *Parser) Reset(role Role) {
-	p.first, p.role, p.state = role, role, StateExpectStart
+	p.role, p.state = role, StateExpectStart
 	if role != "" {
 		p.state = StateHeader
 	}
+
 	p.headers, p.header, p.slot, p.tokens = [3]Header{}, &p.headers[0], 0, 0
 	p.clearEvents()
 	p.head.reset(false)
-	p.ended, p.said, p.probing, p.unknown = false, false, false, 0
+
+	p.ended, p.said, p.unknown = false, false, 0
 	p.decoder, p.repairs = Decoder{}, Repairs{}
+
+	// finish keeps the memory of its buffer, which an assignment would drop.
 	p.strict.finish(nil)
 }
 
@@ -133,17 +185,22 @@ func (p *Parser) Reset(role Role) {
 // strict modes return errors. After an error the parser expects <|start|>, like
 // the reference. The text of an error quotes the model's output.
 func (p *Parser) Push(t Token) ([]Event, error) {
-	if p.state != StateContent || t >= ordinaryTokens || p.probing {
+	if p.state != StateContent || t >= ordinaryTokens {
 		return p.pushOther(t)
 	}
-	// A token of content is the most frequent case. Most are short and consist of
-	// complete characters.
+
+	// A token of content is the most frequent case. Most are short and consist of complete characters.
 	p.tokens++
 	offsets := le64(vocabulary, offsetsAt+4*int(t)) // of this token and of the next one
 	at, n := textAt+int(uint32(offsets)), int(offsets>>32)-int(uint32(offsets))
+
+	// Sixteen bytes are copied whatever the token's length, so they must lie within the vocabulary.
+	// A character that waits for its other bytes must come first.
 	if n > wholeCopy || at > len(vocabulary)-wholeCopy || !p.atBoundary() {
 		return p.joinContent(t), nil
 	}
+
+	// One test of the high bits of all bytes tells ASCII text. Only other tokens are looked at byte by byte.
 	a, b := le64(vocabulary, at), le64(vocabulary, at+8)
 	all := a << ((64 - 8*uint(n)) & 63)
 	if n > 8 {
@@ -152,9 +209,13 @@ func (p *Parser) Push(t Token) ([]Event, error) {
 	if all&highBits != 0 && !utf8.ValidString(vocabulary[at:at+n]) {
 		return p.joinContent(t), nil
 	}
+
+	// NewParser has given p.text room for the longest token: two stores of a fixed size need no growth.
 	text := p.text[:wholeCopy]
 	binary.LittleEndian.PutUint64(text, a)
 	binary.LittleEndian.PutUint64(text[8:], b)
+
+	// The kind and the header of this event are set once a message, by startMessage.
 	p.text, p.last = p.text[:n], 0
 	p.single[0].Text = p.text
 	return p.single[:], nil
@@ -167,6 +228,7 @@ func (p *Parser) pushOther(t Token) ([]Event, error) {
 		err := p.pushReference(t)
 		return p.events, err
 	}
+
 	p.pushTolerant(t)
 	return p.events, nil
 }
@@ -193,6 +255,8 @@ func (p *Parser) joinContent(t Token) []Event {
 	} else {
 		p.text, _ = p.strict.append(p.text[:0], t)
 	}
+
+	// A token that is a part of a character completes nothing, and no delta is empty.
 	if p.last = 0; len(p.text) == 0 {
 		return nil
 	}
@@ -207,17 +271,18 @@ func (p *Parser) Close() ([]Event, error) {
 		err := p.closeReference()
 		return p.events, err
 	}
+
 	p.closeTolerant()
 	return p.events, nil
 }
 
 // State returns the position of the parser.
-func (p *Parser) State() State { return p.state }
+func (p *Parser) State() State { return min(p.state, StateContent) }
 
 // Role returns the role of the current message. Between messages it returns the
 // role of the next message if that is known.
 func (p *Parser) Role() Role {
-	if p.state == StateContent {
+	if p.state >= StateContent {
 		return p.header.Role
 	}
 	return p.role
@@ -238,7 +303,7 @@ func (p *Parser) ContentType() string { return p.current().ContentType }
 var noHeader Header
 
 func (p *Parser) current() *Header {
-	if p.state == StateContent {
+	if p.state >= StateContent {
 		return p.header
 	}
 	return &noHeader
@@ -261,16 +326,20 @@ func (p *Parser) ContentTokens() int { return p.tokens }
 // Repairs returns the repairs of tolerant mode since the last Reset.
 func (p *Parser) Repairs() Repairs {
 	r := p.repairs
+
+	// The decoder counts every U+FFFD that it writes. Those of unknown ids have a kind of their own.
 	r[RepairInvalidUTF8] += p.decoder.Replaced() - p.unknown
 	return r
 }
 
 // startMessage starts the content of a message.
 func (p *Parser) startMessage(h Header) {
+	// Three headers take turns: one call can start two messages, and the events of both name theirs.
 	p.slot = (p.slot + 1) % len(p.headers)
 	p.header = &p.headers[p.slot]
 	*p.header = h
 	p.state, p.role, p.tokens = StateContent, "", 0
+
 	p.single[0] = Event{Kind: Delta, Header: p.header}
 	p.events = append(p.events, Event{Kind: MessageStart, Header: p.header})
 }
@@ -286,6 +355,8 @@ func (p *Parser) delta(start int) {
 // endMessage ends the content of a message.
 func (p *Parser) endMessage(end Token, rest []byte) {
 	p.state, p.ended = StateExpectStart, true
+
+	// After anything but reasoning, the words of a header before <|return|> are no answer: see stopHeader.
 	p.said = p.said || p.header.Channel != ChannelAnalysis
 	p.events = append(p.events, Event{Kind: MessageEnd, Header: p.header, Text: rest, End: end})
 }
@@ -302,13 +373,18 @@ func (p *Parser) name(b []byte) string {
 	if !utf8.Valid(b) {
 		b = bytes.ToValidUTF8(b, nil)
 	}
+
+	// A lookup with string(b) copies nothing, so names that were seen before allocate nothing.
 	if s, ok := p.names[string(b)]; ok {
 		return s
 	}
+
+	// The model chooses these strings. Only short ones are kept, and few, whatever it writes.
 	s := string(b)
 	if len(s) > maxNameSize {
 		return s
 	}
+
 	if len(p.names) == maxNames {
 		clear(p.names)
 	}
@@ -322,6 +398,7 @@ func (p *Parser) name(b []byte) string {
 func Parse(mode Mode, role Role, tokens []Token) ([]Message, error) {
 	p := NewParser(mode, role)
 	var c collector
+
 	for _, t := range tokens {
 		events, err := p.Push(t)
 		c.add(events)
@@ -329,6 +406,7 @@ func Parse(mode Mode, role Role, tokens []Token) ([]Message, error) {
 			return c.msgs, err
 		}
 	}
+
 	events, err := p.Close()
 	c.add(events)
 	return c.msgs, err
@@ -345,6 +423,8 @@ func (c *collector) add(events []Event) {
 		if e.Kind == MessageStart {
 			c.text = c.text[:0]
 		}
+
+		// In the strict modes the end of a message has the text that its deltas lack.
 		c.text = append(c.text, e.Text...)
 		if e.Kind == MessageEnd {
 			c.msgs = append(c.msgs, Message{

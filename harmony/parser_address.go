@@ -20,12 +20,14 @@ func toLength(b []byte, complete bool) int {
 	if !complete {
 		return 0
 	}
+
 	for _, word := range addressWords {
 		rest, _, ok := cutFold(b, word)
 		if rest = trimLeft(rest); ok && len(rest) > 0 && (rest[0] == '=' || rest[0] == ':') {
 			return len(b) - len(rest) + 1
 		}
 	}
+
 	return 0
 }
 
@@ -53,11 +55,14 @@ func isOddTo(b []byte) bool {
 	if !ok {
 		return false
 	}
+
 	word, behind := cutSpace(trimLeft(rest))
 	arguments := word[addressWordLength(word):]
 	if len(arguments) > 0 && arguments[0] != '(' {
 		return false
 	}
+
+	// Brackets in what follows begin arguments, which are text.
 	more, _ := cutSpace(trimLeft(behind))
 	return len(bytes.TrimSpace(behind)) == len(more) && !bytes.ContainsAny(more, "{[")
 }
@@ -90,8 +95,11 @@ func addressLength(b []byte, complete bool) int {
 		if len(next) == 0 || n == 0 {
 			return n
 		}
+
+		// Models write a space between a namespace and the name: "functions search".
 		goesOn := isSeparator(b[n-1]) || isSeparator(next[0]) ||
 			isNamespaceName(bytes.TrimLeft(b[:n], openers)) && !beginsType(next)
+
 		if !goesOn || len(next) == len(b)-n {
 			return n
 		}
@@ -116,6 +124,9 @@ func addressWordLength(b []byte) int {
 	}
 
 	word, _ := cutSpace(b)
+
+	// A bracket begins the arguments, as in functions.f{"a":1}, but after a namespace it holds the
+	// name: functions[f].
 	for i, c := range word {
 		opens := c == '{' || c == '[' || c == '('
 		if i > 0 && opens && isNameByte(word[i-1]) && word[i-1] != '.' && !isNamespaceName(word[:i]) {
@@ -144,9 +155,12 @@ func gluedAddressLength(b []byte) int {
 		between := b[n : len(b)-len(rest)]
 		separated := b[n-1] == '.' || len(trimLeft(between)) > 0 ||
 			len(between) > 0 && isNamespaceName(namespace) && !beginsType(rest)
+
+		// After functions.f a space ends the name: what follows may be text.
 		if !spaced && bytes.IndexByte(between, ' ') >= 0 {
 			break
 		}
+
 		name := bytes.TrimLeft(rest, openers)
 		more := nameLength(name)
 		if goesOn = separated && more > 0; goesOn || separated && len(name) == 0 {
@@ -155,6 +169,7 @@ func gluedAddressLength(b []byte) int {
 		}
 	}
 
+	// A closing mark belongs to the name only if one was opened. Else it is of the text.
 	if quoted {
 		n = len(b) - len(bytes.TrimLeft(b[n:], closers+separators))
 	}
@@ -187,6 +202,7 @@ func isAddress(b []byte) bool {
 	if isNamespaced(b) {
 		return true
 	}
+
 	for _, w := range namespaceNames {
 		if rest, _, ok := cutFold(b, w); ok && len(rest) > 1 && isSeparator(rest[0]) {
 			return true
@@ -210,6 +226,7 @@ func IsNameRune(c rune) bool {
 	if c < utf8.RuneSelf {
 		return c != '.' && isNameByte(byte(c)) //nolint:gosec // it is ASCII
 	}
+
 	isEmoji := c >= 0xFE00 && c <= 0xFE0F || unicode.Is(unicode.Me, c)
 	return unicode.IsLetter(c) || unicode.IsMark(c) && !isEmoji || unicode.IsDigit(c)
 }
@@ -222,6 +239,7 @@ func nameLength(b []byte) int {
 			i++
 			continue
 		}
+
 		c, size := utf8.DecodeRune(b[i:])
 		if c == utf8.RuneError {
 			if !utf8.FullRune(b[i:]) {
@@ -229,6 +247,7 @@ func nameLength(b []byte) int {
 			}
 			return i
 		}
+
 		if !IsNameRune(c) {
 			return i
 		}

@@ -4,19 +4,25 @@ import "bytes"
 
 // headerText collects the text of a header, or of tokens that may be a header.
 type headerText struct {
-	text      []byte
-	sections  []headerSection
-	tokens    []int // end of each token in text
-	started   bool  // begins with <|start|>
-	unknown   int   // number of ids outside the vocabulary
+	// started: it begins with <|start|>.
+	started  bool
+	text     []byte
+	sections []headerSection
+	// tokens has the end of each token in text.
+	tokens []int
+
+	// unknown counts the ids outside the vocabulary; unknownID is the first one.
+	unknown   int
 	unknownID Token
 }
 
 // headerSection is a part of a header. It begins with a marker, except the
 // first one.
 type headerSection struct {
+	// marker is 0 in the first section.
 	marker Token
-	start  int // position in text
+	// start is a position in the header's text.
+	start int
 }
 
 func (h *headerText) reset(started bool) {
@@ -31,12 +37,14 @@ func (h *headerText) empty() bool { return len(h.tokens) == 0 && len(h.sections)
 func (h *headerText) append(t Token) {
 	text, ok := tokenText(t)
 	if !ok {
+		// The strict modes name the first unknown id in their error.
 		if h.unknown == 0 {
 			h.unknownID = t
 		}
 		h.unknown++
 		text = replacement
 	}
+
 	h.text = append(h.text, text...)
 	h.tokens = append(h.tokens, len(h.text))
 }
@@ -55,27 +63,35 @@ type resolvedHeader struct {
 	// complete: <|message|> ended the header.
 	complete bool
 
-	role, author, channel, recipient, contentType []byte
+	// The fields; nil: absent.
+
+	role        []byte
+	author      []byte
+	channel     []byte
+	recipient   []byte
+	contentType []byte
+
+	// What else was found beside the fields.
+
 	// bareRole: there is a role without <|start|>, whose value does not count.
 	bareRole bool
 	// unmarked: the recipient was written without to=.
 	unmarked bool
-
-	// A role behind the recipient.
+	// behind is a role behind the recipient.
 	behind []byte
-
-	// The text before all markers, behind a role and a channel that stand there.
+	// bare is the text before all markers, behind a role and a channel that stand there.
 	bare []byte
 
-	// The part that is not a header, of one that is not complete.
+	// What is not a header, of one that is not complete.
+
 	text []byte
 	// textTokens is the number of tokens of text.
 	textTokens int
 	// unfinished: the text consists only of beginnings of header words.
 	unfinished bool
 
-	// The words of a complete header that have no place in it, joined by spaces, and
-	// how many there are.
+	// The words of a complete header that have no place in it, joined by spaces, and how many there are.
+
 	words     []byte
 	wordCount int
 
@@ -97,13 +113,17 @@ func wordList(s string) [][]byte { return bytes.Fields([]byte(s)) }
 // true and everything is header; words without meaning are dropped. Otherwise,
 // the rest of a section after its header words is text.
 func (h *headerText) resolve(r *resolvedHeader, complete bool) {
+	// No text is unfinished too. Each section that has text can only take that away.
 	*r = resolvedHeader{complete: complete, text: r.text[:0], words: r.words[:0], unfinished: true}
+
 	for i, s := range h.sections {
 		end := len(h.text)
 		if i+1 < len(h.sections) {
 			end = h.sections[i+1].start
 		}
 		b := h.text[s.start:end]
+
+		// Markers decide first: only the section before all of them can hold a role.
 		switch {
 		case s.marker == TokenChannel:
 			b = r.channelSection(b)
@@ -114,6 +134,9 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 		default:
 			b = r.bareSection(b)
 		}
+
+		// The rest of the section is text. A token of which only some bytes belong to a field
+		// counts as one of text, because its end does.
 		if len(b) > 0 {
 			r.unfinished = r.unfinished && r.isWordPrefix(b, s.marker, h.started)
 			r.text = append(r.text, b...)
@@ -124,6 +147,7 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 			}
 		}
 	}
+
 	r.settleWords()
 }
 
@@ -133,6 +157,7 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 func (r *resolvedHeader) settleWords() {
 	assistant := r.role == nil || string(r.role) == string(RoleAssistant)
 	calls := string(r.channel) == ChannelCommentary || string(r.channel) == ChannelAnalysis && r.contentType != nil
+
 	if assistant && calls && r.recipient == nil && r.wordCount == 1 {
 		if n := addressLength(r.words, true); n == len(r.words) {
 			r.recipient, r.unmarked = r.words, true
@@ -141,6 +166,7 @@ func (r *resolvedHeader) settleWords() {
 			return
 		}
 	}
+
 	r.repairs[RepairHeaderText] += r.wordCount
 }
 
@@ -151,6 +177,7 @@ func (r *resolvedHeader) keepWord(word []byte) {
 		r.repairs[RepairHeaderText]++
 		return
 	}
+
 	r.wordCount++
 	if r.wordCount > 1 {
 		r.words = append(r.words, ' ')
@@ -181,7 +208,8 @@ func (r *resolvedHeader) isMessage(t Token) bool {
 // isWords reports whether the header is nothing but a role or a content type: words that
 // can be an answer too.
 func (r *resolvedHeader) isWords() bool {
-	return r.channel == nil && r.recipient == nil && !r.hasText() && (r.role != nil || r.contentType != nil || r.bareRole)
+	hasWord := r.role != nil || r.contentType != nil || r.bareRole
+	return hasWord && r.channel == nil && r.recipient == nil && !r.hasText()
 }
 
 // oddWord returns the word of a header that is no channel or content type which anybody
@@ -201,11 +229,13 @@ func (h *Header) oddWord() string {
 // marker, is the beginning of a header word that is possible there.
 func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool {
 	rest := trimLeft(b)
+
 	switch bare := marker == 0 && !started; {
 	case len(rest) == 0 || isOpenTo(rest):
 		return true
 	case bytes.HasPrefix(toWord, rest):
-		return !bare || len(rest) < len(b) // in a header there is a space before to=, in an answer there is none
+		// In a header there is a space before to=, in an answer there is none.
+		return !bare || len(rest) < len(b)
 	case marker == TokenChannel && r.channel == nil:
 		return beginsWord(rest, channelWords) || beginsChannel(rest)
 	case r.recipient != nil || marker == TokenConstrain && r.contentType == nil:
@@ -213,6 +243,8 @@ func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool
 	case started && marker == 0 && r.role == nil:
 		return beginsWord(rest, roleWords) || beginsWord(rest, namespaceWords)
 	case marker == TokenChannel && string(r.channel) != ChannelFinal: // a recipient without to=
+
+		// On these channels models write functions.f without to=, and a name may go on with the next token.
 		return beginsWord(rest, namespaceWords) || isNamespaced(rest) && nameLength(rest) == len(rest)
 	}
 	return false
@@ -250,20 +282,16 @@ func (r *resolvedHeader) mayBecomeHeader() bool {
 	if len(text) == 0 || bytes.HasPrefix(toWord, text) || isOpenTo(text) || beginsChannel(text) {
 		return true
 	}
+
+	// An odd recipient, such as functions.f(), is one only if a marker follows: wait for it.
 	if isOddTo(r.bare) {
 		return true
 	}
-	if _, to := cutUnmarkedChannel(text); bytes.HasPrefix(toWord, to) || isOpenTo(to) {
-		return to != nil
-	}
-	for _, words := range [...][][]byte{roleWords, channelWords, typeWords, namespaceWords} {
-		for _, w := range words {
-			if bytes.HasPrefix(w, text) {
-				return true
-			}
-		}
-	}
-	return false
+
+	// After a channel without its marker only a recipient makes a header. The beginnings of
+	// other words of headers begin answers too, and those must not wait.
+	_, to := cutUnmarkedChannel(text)
+	return to != nil && (bytes.HasPrefix(toWord, to) || isOpenTo(to))
 }
 
 // bareSection parses the text before all markers if the role is known. All of
@@ -273,18 +301,24 @@ func (r *resolvedHeader) bareSection(b []byte) []byte {
 	if word := wordAt(rest, roleWords, endsRole); word != nil {
 		rest, r.bareRole = rest[len(word):], true
 	}
+
+	// Without <|channel|>, a channel counts only before a recipient: an answer can begin with "commentary".
 	channel, to := cutUnmarkedChannel(rest)
 	if r.bare = rest; len(to) > 0 {
 		r.bare = to
 	}
+
 	if rest = r.fields(rest); r.recipient == nil && len(to) > 0 {
 		if rest = r.fields(to); r.recipient != nil {
 			r.channel = channel
 		}
 	}
+
+	// Without a recipient all is the answer, a role at its start included.
 	if len(rest) > 0 && r.recipient == nil {
 		return b
 	}
+
 	return rest
 }
 
@@ -310,9 +344,13 @@ func (r *resolvedHeader) roleSection(b []byte) []byte {
 		}
 		return r.fields(b)
 	}
+
 	if len(b) == 0 || bytes.HasPrefix(b, toWord) {
 		return r.fields(b)
 	}
+
+	// A word that is no role counts as one only if something else shows a header. Else it is text
+	// after a lone <|start|>, and text must not be lost.
 	word, rest := cutSpace(b)
 	if r.complete || isNamespaced(word) || bytes.HasPrefix(trimLeft(rest), toWord) {
 		// Text can be glued to a role, as it can to a channel.
@@ -323,12 +361,14 @@ func (r *resolvedHeader) roleSection(b []byte) []byte {
 		r.role = word
 		return r.fields(rest)
 	}
+
 	return b
 }
 
 // channelSection parses the text after <|channel|>.
 func (r *resolvedHeader) channelSection(b []byte) []byte {
 	b = trimLeft(b)
+
 	channel, rest := r.channelAt(b)
 	if channel == nil {
 		if r.complete {
@@ -336,6 +376,7 @@ func (r *resolvedHeader) channelSection(b []byte) []byte {
 		}
 		return r.fields(b)
 	}
+
 	if r.channel != nil {
 		r.repairs[RepairDuplicateChannel]++
 	}
@@ -351,13 +392,17 @@ func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
 		if !ok {
 			continue
 		}
+
 		glued := len(rest) > 0 && !isASCIISpace(rest[0])
 		if !r.complete && glued && ('a' <= rest[0] && rest[0] <= 'z' || !exact) && !beginsField(rest) {
 			continue // part of a longer word
 		}
+
+		// The model made up a name of two words, such as analysis_thinking. It is read as a whole below.
 		if glued && len(w) < n && !beginsField(rest) && madeUpChannel(b[len(w):n]) != nil {
 			break
 		}
+
 		if glued {
 			r.repairs[RepairGluedChannel]++
 		} else if !exact {
@@ -365,6 +410,8 @@ func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
 		}
 		return w, rest
 	}
+
+	// <|message|> proves that this is no text, so any word here is the name of a channel.
 	if r.complete && n > 0 && !bytes.HasPrefix(b, toWord) {
 		r.repairs[RepairUnknownChannel]++
 		if channel := madeUpChannel(b[:n]); channel != nil {
@@ -372,6 +419,7 @@ func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
 		}
 		return b[:n], b[n:]
 	}
+
 	return nil, b
 }
 
@@ -388,9 +436,11 @@ func (r *resolvedHeader) typeWord(b []byte) []byte {
 	b = trimLeft(b)
 	word := wordAt(b, typeWords, endsWord)
 	n := wordLength(b)
+
 	if word == nil && (r.complete || r.recipient != nil && n == len(b)) && n > 0 && !bytes.HasPrefix(b, toWord) {
 		word = b[:n]
 	}
+
 	if word != nil {
 		r.setType(word)
 	}
@@ -402,6 +452,7 @@ func (r *resolvedHeader) setType(word []byte) {
 	if before := r.contentType; r.complete && before != nil && wordAt(before, typeWords, endsWord) == nil {
 		r.keepWord(before)
 	}
+
 	r.contentType = word
 }
 
@@ -423,16 +474,22 @@ func (r *resolvedHeader) field(b []byte) int {
 	if n := r.recipientAt(b); n > 0 {
 		return n
 	}
+
+	// Without a recipient or <|message|>, "json" counts only as the last word after a channel: an
+	// answer can begin with it.
 	if word := wordAt(b, typeWords, endsWord); word != nil &&
 		(r.recipient != nil || r.complete || r.channel != nil && len(word) == len(b)) {
 		r.setType(word)
 		return len(word)
 	}
+
+	// Calls are never made on final: until <|message|> proves a header, functions.f is text there.
 	if r.recipient == nil && (r.complete || r.channel != nil && string(r.channel) != ChannelFinal) && isAddress(b) {
 		n := addressLength(b, r.complete)
 		r.recipient = b[:n]
 		return n
 	}
+
 	if !r.complete || len(b) == 0 {
 		return 0
 	}
@@ -449,6 +506,7 @@ func (r *resolvedHeader) field(b []byte) int {
 		}
 		return len(role)
 	case r.recipient != nil && r.contentType == nil && len(name) == len(word):
+		// The reference takes the word after a recipient as the content type, whatever it is.
 		r.contentType = name
 	default:
 		r.keepWord(word)
@@ -474,6 +532,7 @@ func (r *resolvedHeader) recipientAt(b []byte) int {
 	if to == 0 {
 		return 0
 	}
+
 	rest := trimLeft(b[to:])
 	n := addressLength(rest, r.complete)
 	end := len(b) - len(rest) + n
@@ -481,12 +540,12 @@ func (r *resolvedHeader) recipientAt(b []byte) int {
 		return 0
 	}
 
-	// A control token that is spelled as text, and what follows it, is a piece of another
-	// header.
+	// A control token that is spelled as text, and what follows it, is a piece of another header.
 	address, spelled, _ := bytes.Cut(rest[:n], []byte("<|"))
 	if len(spelled) > 0 || nameLength(address) != len(address) || n == 0 {
 		r.repairs[RepairBadRecipient]++
 	}
+
 	if len(address) > 0 {
 		if r.recipient != nil {
 			r.repairs[RepairDuplicateRecipient]++

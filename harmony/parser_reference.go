@@ -27,7 +27,8 @@ const (
 	textRemaining     = "unexpected tokens remaining in message header: Some(%s)"
 	textUnknownID     = "Could not decode tokens: Invalid token error: Invalid token for decoding: %d"
 	textIncompleteUTF = "Could not decode tokens: Invalid utf-8 sequence: incomplete utf-8 byte sequence from index %d"
-	textInvalidUTF    = "Could not decode tokens: Invalid utf-8 sequence: invalid utf-8 sequence of %d bytes from index %d"
+	textInvalidUTF    = "Could not decode tokens: Invalid utf-8 sequence: " +
+		"invalid utf-8 sequence of %d bytes from index %d"
 )
 
 // isStop reports whether t ends a message for the reference.
@@ -45,6 +46,7 @@ func (p *Parser) pushReference(t Token) error {
 	case StateHeader:
 		switch {
 		case t == TokenMessage:
+			// Before the header is read, because after an error the reference expects <|start|>.
 			p.state = StateExpectStart
 			h, err := p.readHeader()
 			if err != nil {
@@ -54,6 +56,8 @@ func (p *Parser) pushReference(t Token) error {
 		case p.mode == Permissive && isStop(t):
 			return p.stopInHeader(t)
 		default:
+			// Other special tokens are text here: the reference decodes the header to one string
+			// and finds them by their spelling.
 			p.head.append(t)
 		}
 	case StateContent:
@@ -61,6 +65,7 @@ func (p *Parser) pushReference(t Token) error {
 			p.endMessage(t, p.strict.finish(p.text))
 			return nil
 		}
+
 		p.tokens++
 		p.text, _ = p.strict.append(p.text, t)
 		p.delta(0)
@@ -83,22 +88,27 @@ func (p *Parser) closeReference() error {
 
 // stopInHeader returns the message of a header that ends with a stop token.
 func (p *Parser) stopInHeader(t Token) error {
+	// Without a role from the prompt, the reference drops such a header.
 	if p.role != "" && len(p.head.tokens) > 0 {
 		if p.head.unknown > 0 {
 			return referenceErrorf(textUnknownID, p.head.unknownID)
 		}
+
 		if valid, invalid, complete := validPrefix(p.head.text); !complete {
 			return referenceErrorf(textIncompleteUTF, valid)
 		} else if invalid > 0 {
 			return referenceErrorf(textInvalidUTF, invalid, valid)
 		}
+
 		h, words, err := p.splitHeader()
 		if err != nil {
 			return err
 		}
+
 		p.startMessage(h)
 		p.endMessage(t, bytes.Join(words, []byte{' '}))
 	}
+
 	p.state, p.role = StateExpectStart, ""
 	return nil
 }
@@ -108,10 +118,14 @@ func (p *Parser) readHeader() (Header, error) {
 	if p.head.unknown > 0 || !utf8.Valid(p.head.text) {
 		return Header{}, referenceError(textHeaderDecode)
 	}
+
 	h, words, err := p.splitHeader()
 	if err != nil {
 		return h, err
 	}
+
+	// The reference reads from the end: the last word is the recipient if it has to= or is alone,
+	// else it is the content type, and the word before it the recipient.
 	if n := len(words); n > 0 {
 		last := words[n-1]
 		words = words[:n-1]
@@ -126,9 +140,11 @@ func (p *Parser) readHeader() (Header, error) {
 			words = words[:n-2]
 		}
 	}
+
 	if len(words) > 0 {
 		return h, referenceErrorf(textRemaining, rustQuote(string(bytes.Join(words, []byte{' '}))))
 	}
+
 	return h, nil
 }
 
@@ -140,8 +156,10 @@ func (p *Parser) splitHeader() (Header, [][]byte, error) {
 	if err != nil {
 		return h, nil, err
 	}
+
 	words := p.splitWords(rest)
 	name := ""
+
 	if h.Role == "" {
 		if len(words) == 0 {
 			return h, nil, referenceError(textNoRole)
@@ -149,16 +167,21 @@ func (p *Parser) splitHeader() (Header, [][]byte, error) {
 		name = p.name(words[0])
 		h.Role = Role(name)
 		if !h.Role.known() {
+			// A word that is no role is the name of a tool if anything follows it.
 			if len(words) == 1 && !bytes.HasPrefix(words[0], []byte("to=")) {
 				return h, nil, referenceErrorf(textUnknownRole, name)
 			}
+
 			h.Role = RoleTool
 			words = words[1:]
 		}
 	}
+
+	// The model may repeat the role that the prompt has begun.
 	if len(words) > 0 && string(words[0]) == string(h.Role) {
 		words = words[1:]
 	}
+
 	if h.Role == RoleTool {
 		h.Name = name
 	}
@@ -172,13 +195,16 @@ func (p *Parser) cutChannel(h *Header) ([]byte, error) {
 	if !found {
 		return before, nil
 	}
+
 	end := bytes.IndexFunc(after, func(r rune) bool { return r == '<' || unicode.IsSpace(r) })
 	if end < 0 {
 		end = len(after)
 	}
+
 	if end == 0 {
 		return nil, referenceError(textEmptyChannel)
 	}
+
 	h.Channel = p.name(after[:end])
 	p.scratch = append(append(p.scratch[:0], before...), after[end:]...)
 	return p.scratch, nil
@@ -188,11 +214,15 @@ func (p *Parser) cutChannel(h *Header) ([]byte, error) {
 func (p *Parser) splitWords(b []byte) [][]byte {
 	p.words = p.words[:0]
 	b = bytes.TrimSpace(b)
+
 	for len(b) > 0 {
+		// <|constrain|> begins a word without a space before it: json<|constrain|> has two.
 		end := 1
-		for end < len(b) && !isASCIISpace(b[end]) && (b[end] != '<' || !bytes.HasPrefix(b[end:], []byte(constrainMarker))) {
+		for end < len(b) && !isASCIISpace(b[end]) &&
+			(b[end] != '<' || !bytes.HasPrefix(b[end:], []byte(constrainMarker))) {
 			end++
 		}
+
 		if !isASCIISpace(b[0]) {
 			p.words = append(p.words, b[:end])
 		} else {

@@ -39,9 +39,11 @@ var remnantWords = [...][][]byte{roleWords, channelWords, typeWords}
 // set, may become such a text with more tokens.
 func isRemnant(b []byte, open bool) bool {
 	b = trimLeft(b)
+
 	if len(b) == 0 {
 		return false
 	}
+
 	for len(b) > 0 {
 		rest, ok := cutRemnant(b)
 		if !ok {
@@ -49,6 +51,7 @@ func isRemnant(b []byte, open bool) bool {
 		}
 		b = trimLeft(rest)
 	}
+
 	return true
 }
 
@@ -78,5 +81,6 @@ func beginsRemnant(b []byte) bool {
 // between messages: what is left of a header that the model broke off. At the start
 // of a completion such words may be the answer.
 func (p *Parser) isRemnant() bool {
-	return (p.ended || p.head.started) && len(p.head.sections) == 1 && p.head.unknown == 0 && isRemnant(p.head.text, false)
+	possible := (p.ended || p.head.started) && len(p.head.sections) == 1 && p.head.unknown == 0
+	return possible && isRemnant(p.head.text, false)
 }

@@ -21,7 +21,7 @@ const (
 	RepairMissingChannel                       // an assistant message without a channel
 	RepairEmptyChannel                         // <|channel|> without a name
 	RepairGluedChannel                         // a channel with other text glued to it
-	RepairUnknownChannel                       // a channel other than analysis, commentary and final, or in another case
+	RepairUnknownChannel                       // another channel than the three, or one in another case
 	RepairDuplicateChannel                     // a second channel; the last one is used
 	RepairBadRecipient                         // a recipient with characters that no name has
 	RepairDuplicateRecipient                   // a second recipient; the last one is used

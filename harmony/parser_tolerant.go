@@ -7,8 +7,7 @@ import "bytes"
 const maxHeaderTokens = 256
 
 const (
-	// maxProbeTokens is the most tokens within content that are buffered because
-	// they may be a header.
+	// maxProbeTokens is the most tokens within content that are buffered because they may be a header.
 	maxProbeTokens = 64
 	// maxUnsureBytes is the most text that is buffered because it may be a header or
 	// text: it is read again with each token, and a token can have 128 bytes.
@@ -35,7 +34,8 @@ func (p *Parser) pushTolerant(t Token) {
 
 // textToken parses a text token outside of plain content.
 func (p *Parser) textToken(t Token) {
-	if p.state == StateContent && !p.probing { // an id outside the vocabulary
+	// Push parses the tokens of content, so this is an id outside the vocabulary.
+	if p.state == StateContent {
 		p.tokens++
 		p.unknown++
 		p.repairs[RepairUnknownID]++
@@ -43,21 +43,28 @@ func (p *Parser) textToken(t Token) {
 		p.delta(0)
 		return
 	}
+
 	p.expectHeader()
 	p.head.append(t)
-	if !p.probing && (p.head.started || len(p.head.sections) > 1) {
+
+	// A marker has shown that this is a header, so its words can wait for the end. Without a marker
+	// every token decides again: deltas must not lag.
+	if p.state != stateProbe && (p.head.started || len(p.head.sections) > 1) {
 		p.limitHeader()
 		return
 	}
-	// The collected tokens may also be text, of the open message or of one
-	// without a header.
+
+	// The collected tokens may also be text, of the open message or of one without a header.
 	p.head.resolve(&p.resolved, false)
-	between := !p.probing && p.ended && isRemnant(p.head.text, true)
+
+	// After a message, the words of a header alone (assistantfinal) are what is left of a broken one.
+	between := p.state != stateProbe && p.ended && isRemnant(p.head.text, true)
 	text := !between && !p.resolved.mayBecomeHeader() || len(p.head.text) > maxUnsureBytes
+
 	switch {
-	case p.probing && text:
+	case p.state == stateProbe && text:
 		p.rejectProbe()
-	case p.probing:
+	case p.state == stateProbe:
 		p.limitProbe()
 	case text || p.head.size() > maxHeaderTokens:
 		p.startWithText()
@@ -92,15 +99,19 @@ func (p *Parser) stop(t Token) {
 	if t == TokenEndOfText {
 		p.repairs[RepairEndOfText]++
 	}
-	if p.probing {
+
+	if p.state == stateProbe {
 		p.endProbe()
 	}
+
+	// No probe is left here: it has become a header, or text of the open message.
 	switch p.state {
 	case StateContent:
 		p.finishMessage(t)
 	case StateHeader:
 		p.stopHeader(t)
 	case StateExpectStart:
+		// Engines use it as the end of the sequence, so it may follow any stop token.
 		if t != TokenEndOfText {
 			p.repairs[RepairStrayStop]++
 		}
@@ -109,9 +120,11 @@ func (p *Parser) stop(t Token) {
 
 // closeTolerant handles the end of the tokens.
 func (p *Parser) closeTolerant() {
-	if p.probing {
+	if p.state == stateProbe {
+		// The end of the tokens can cut a header, so its beginnings are no text here.
 		p.finishProbe(p.probeIsHeader() || p.resolved.unfinished)
 	}
+
 	switch p.state {
 	case StateContent:
 		p.finishMessage(0)
@@ -126,6 +139,9 @@ func (p *Parser) closeTolerant() {
 // the answer if there is no other.
 func (p *Parser) stopHeader(t Token) {
 	p.head.resolve(&p.resolved, false)
+
+	// The order matters: remnants of a header are dropped unless they are the only answer there is,
+	// then comes what has text. What remains says nothing.
 	switch only := t == TokenReturn && !p.said && !p.head.started; {
 	case !only && p.isRemnant():
 		p.repairs[RepairCutHeader]++
@@ -142,6 +158,7 @@ func (p *Parser) stopHeader(t Token) {
 	case t != 0 && t != TokenEndOfText:
 		p.repairs[RepairStrayStop]++
 	}
+
 	p.state, p.role = StateExpectStart, ""
 }
 
@@ -149,26 +166,32 @@ func (p *Parser) stopHeader(t Token) {
 func (p *Parser) finishMessage(t Token) {
 	start := len(p.text)
 	p.text = p.decoder.Flush(p.text)
+
+	// In <|channel|>Paris<|message|><|return|> the word in the channel's place is the only answer there is.
 	if p.tokens == 0 && t == TokenReturn && !p.said {
 		p.text = append(p.text, p.header.oddWord()...)
 	}
+
 	p.delta(start)
 	p.endMessage(t, nil)
 }
 
 // startMarker parses <|start|>.
 func (p *Parser) startMarker() {
-	if p.probing {
+	if p.state == stateProbe {
+		// A model that repeats <|start|> begins one header, and not a second message.
 		if p.head.started && p.head.empty() {
 			p.repairs[RepairDoubleStart]++
 			return
 		}
 		p.endProbe()
 	}
+
 	switch p.state {
 	case StateContent:
-		p.probing = true
+		p.state = stateProbe
 	case StateHeader:
+		// The header that <|start|> breaks off can hold text, which must not be lost.
 		p.head.resolve(&p.resolved, false)
 		switch remnant := p.isRemnant(); {
 		case remnant && !p.head.started:
@@ -183,26 +206,34 @@ func (p *Parser) startMarker() {
 	case StateExpectStart:
 		p.state = StateHeader
 	}
+
 	p.head.reset(true)
 }
 
 // sectionMarker parses <|channel|> or <|constrain|>.
 func (p *Parser) sectionMarker(t Token) {
-	if p.probing && !p.probeIsHeader() {
+	// Between two markers of a header there are only words of headers: other words show that the
+	// first marker stood in text.
+	if p.state == stateProbe && !p.probeIsHeader() {
 		p.rejectProbe()
 	}
-	if p.state == StateContent && !p.probing {
+
+	if p.state == StateContent {
+		// No header begins with it: a role or a channel comes first.
 		if t == TokenConstrain {
 			p.repairs[RepairStrayMarker]++
 			return
 		}
-		p.probing = true
+		p.state = stateProbe
 		p.head.reset(false)
 	}
+
 	p.expectHeader()
 	p.head.mark(t)
-	if p.probing {
-		p.limitProbe() // each marker has the tokens before it read again
+
+	// Each marker has all tokens before it read again, so markers count for the limit too.
+	if p.state == stateProbe {
+		p.limitProbe()
 	} else {
 		p.limitHeader()
 	}
@@ -210,21 +241,28 @@ func (p *Parser) sectionMarker(t Token) {
 
 // messageMarker parses <|message|>.
 func (p *Parser) messageMarker() {
-	if p.probing && !p.endProbe() {
+	if p.state == stateProbe && !p.endProbe() {
 		p.repairs[RepairStrayMarker]++ // the tokens were no header
 		return
 	}
+
 	if p.state == StateContent {
 		p.repairs[RepairStrayMarker]++
 		return
 	}
+
 	p.expectHeader()
 	if !p.head.started && p.role == "" {
 		p.repairs[RepairMissingStart]++
 	}
+
 	p.head.resolve(&p.resolved, true)
 	h := p.repairedHeader()
+
 	words := p.resolved.words
+
+	// Arguments and JSON must keep their form, so words in their header go into a message before
+	// them. They may belong to the tool's name as well, which only the caller knows.
 	if len(words) > 0 && (h.Recipient != "" || h.ContentType != "") {
 		p.startWithWords(words)
 		if h.Recipient != "" {
@@ -232,6 +270,8 @@ func (p *Parser) messageMarker() {
 		}
 		words = nil
 	}
+
+	// Any other text begins with the words.
 	p.startMessage(h)
 	if len(words) > 0 {
 		start := len(p.text)
@@ -268,9 +308,11 @@ func (p *Parser) finishProbe(isHeader bool) bool {
 		p.rejectProbe()
 		return false
 	}
-	p.probing = false
+
 	p.repairs[RepairMissingEnd]++
 	p.finishMessage(0)
+
+	// The collected tokens stay: they are the beginning of the next message's header.
 	p.state = StateHeader
 	return true
 }
@@ -278,13 +320,16 @@ func (p *Parser) finishProbe(isHeader bool) bool {
 // rejectProbe adds the text tokens collected within content to the open
 // message. It drops the markers.
 func (p *Parser) rejectProbe() {
-	p.probing = false
+	p.state = StateContent
 	p.repairs[RepairStrayMarker] += len(p.head.sections) - 1
 	if p.head.started {
 		p.repairs[RepairStrayMarker]++
 	}
+
 	p.repairs[RepairUnknownID] += p.head.unknown
 	p.tokens += len(p.head.tokens)
+
+	// The text before the marker can have ended within a character, which these bytes may complete.
 	start := len(p.text)
 	p.text = p.decoder.join(p.text, string(p.head.text))
 	p.delta(start)
@@ -295,6 +340,8 @@ func (p *Parser) rejectProbe() {
 func (p *Parser) startWithText() {
 	p.head.resolve(&p.resolved, false)
 	r := &p.resolved
+
+	// Before repairedHeader, which adds these repairs to those of the parser and reads which there are.
 	if r.role == nil && r.channel == nil && r.recipient == nil {
 		r.repairs[RepairMissingHeader]++
 	} else {
@@ -303,8 +350,10 @@ func (p *Parser) startWithText() {
 			r.repairs[RepairMissingStart]++
 		}
 	}
+
 	p.startMessage(p.repairedHeader())
 	p.tokens = r.textTokens
+
 	start := len(p.text)
 	p.text = p.decoder.join(p.text, string(r.text))
 	p.delta(start)
@@ -314,6 +363,7 @@ func (p *Parser) startWithText() {
 func (p *Parser) startWithAll() {
 	p.repairs[RepairMissingHeader]++
 	p.startMessage(Header{Role: RoleAssistant, Channel: ChannelFinal})
+
 	p.tokens = len(p.head.tokens)
 	start := len(p.text)
 	p.text = p.decoder.join(p.text, string(p.head.text))
@@ -327,12 +377,16 @@ func (p *Parser) repairedHeader() Header {
 	for kind, n := range r.repairs {
 		p.repairs[kind] += n
 	}
+
 	p.repairs[RepairUnknownID] += p.head.unknown
+
 	h := Header{
 		Role: p.resolvedRole(r), Name: p.name(r.author[:nameLength(r.author)]),
 		Channel: p.name(r.channel), Recipient: p.name(r.recipient), ContentType: p.name(r.contentType),
 		Unmarked: r.unmarked,
 	}
+
+	// A role, or a content type that is none, may be the second word of a tool's name.
 	switch {
 	case !r.complete || r.recipient == nil:
 	case r.behind != nil:
@@ -340,18 +394,25 @@ func (p *Parser) repairedHeader() Header {
 	case wordAt(r.contentType, typeWords, endsWord) == nil:
 		h.Behind = h.ContentType
 	}
+
+	// A tool writes its name in the place of a role.
 	if h.Role == RoleTool && h.Name == "" {
 		h.Name = p.name(r.role[:nameLength(r.role)])
 	}
+
 	if h.Role == RoleAssistant && h.Channel == "" {
+		// One mistake is counted once: both other kinds say that the channel is missing.
 		if r.repairs[RepairMissingHeader] == 0 && r.repairs[RepairEmptyChannel] == 0 {
 			p.repairs[RepairMissingChannel]++
 		}
+
+		// Final, because an answer that is taken for reasoning is lost to the user. Calls are made on commentary.
 		h.Channel = ChannelFinal
 		if h.Recipient != "" {
 			h.Channel = ChannelCommentary
 		}
 	}
+
 	return h
 }
 
@@ -364,13 +425,16 @@ func (p *Parser) resolvedRole(r *resolvedHeader) Role {
 	case r.role == nil:
 		return RoleAssistant
 	}
+
 	role := Role(p.name(r.role))
 	switch {
 	case role.known():
 		return role
 	case isNamespaced(r.role) || string(r.recipient) == string(RoleAssistant):
+		// Only a tool has the name of one, and only a tool writes to the assistant.
 		return RoleTool
 	}
+
 	p.repairs[RepairUnknownRole]++
 	return RoleAssistant
 }

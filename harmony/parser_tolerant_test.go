@@ -645,9 +645,9 @@ func TestParserTolerantBuffers(t *testing.T) {
 				}
 				for i := range 3 * maxHeaderTokens {
 					_, _ = p.Push([]Token{first, second}[i%2])
-					unsure := p.probing || p.state == StateHeader && !p.head.started && len(p.head.sections) == 1
+					unsure := p.state == stateProbe || p.state == StateHeader && !p.head.started && len(p.head.sections) == 1
 					switch size := p.head.size(); {
-					case p.probing && size > maxProbeTokens, p.state == StateHeader && size > maxHeaderTokens,
+					case p.state == stateProbe && size > maxProbeTokens, p.state == StateHeader && size > maxHeaderTokens,
 						unsure && len(p.head.text) > maxUnsureBytes:
 						t.Fatalf("after %q and %d of %d, %d: %d tokens of %d bytes are collected", before, i+1, first, second, size, len(p.head.text))
 					}

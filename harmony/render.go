@@ -34,11 +34,16 @@ const DefaultCacheBytes = 64 << 20
 // Rendering a conversation again with one more message costs little more than
 // that message.
 type Renderer struct {
+	// Set by the options.
+
 	analysis        AnalysisPolicy
 	referenceSchema bool
 	cacheBytes      int
-	cache           *messageCache // nil: off
-	scratch         sync.Pool     // of *[]byte: cache keys and rendered text
+
+	// cache is nil if it is off.
+	cache *messageCache
+	// scratch has *[]byte for cache keys and rendered text.
+	scratch sync.Pool
 }
 
 // RendererOption configures a [Renderer].
@@ -68,9 +73,12 @@ func NewRenderer(opts ...RendererOption) *Renderer {
 		cacheBytes: DefaultCacheBytes,
 		scratch:    sync.Pool{New: func() any { return new([]byte) }},
 	}
+
 	for _, opt := range opts {
 		opt(r)
 	}
+
+	// After the options, which set its size.
 	if r.cacheBytes > 0 {
 		r.cache = newMessageCache(r.cacheBytes)
 	}
@@ -95,25 +103,33 @@ func (r *Renderer) AppendLimited(ctx context.Context, dst []Token, msgs []Messag
 // rendering is the work on one conversation.
 type rendering struct {
 	*Renderer
-	functions bool // the conversation declares functions
+	// functions: the conversation declares functions.
+	functions bool
 	bounds    *bounds
-	key       *[]byte // memory of cache keys
-	headers   headers
-	last      *cacheEntry // of the message before; nil if there is none
+
+	// key is the memory of cache keys.
+	key     *[]byte
+	headers headers
+	// last is the entry of the message before; nil if it has none.
+	last *cacheEntry
 }
 
 func (r *Renderer) appendConversation(dst []Token, msgs []Message, b *bounds) ([]Token, error) {
 	work := rendering{Renderer: r, functions: hasFunctionTools(msgs), bounds: b, key: r.scratch.Get().(*[]byte)}
 	defer r.scratch.Put(work.key)
+
 	out := dst
 	dropBefore := r.dropAnalysisBefore(msgs)
 	for i := range msgs {
 		if i < dropBefore && msgs[i].Channel == ChannelAnalysis {
 			continue
 		}
+
+		// Each message costs something beside its text, so that many empty ones end too.
 		if !b.spend(messageWork, len(out)) {
 			return dst, b.err
 		}
+
 		var err error
 		if out, err = work.appendMessage(out, &msgs[i]); err != nil {
 			return dst, fmt.Errorf("message %d: %w", i, err)
@@ -132,6 +148,7 @@ func (r *Renderer) AppendCompletion(dst []Token, msgs []Message, next Role) ([]T
 	if !next.known() {
 		return dst, fmt.Errorf("next message: %w", unknownRole(next))
 	}
+
 	out, err := r.AppendConversation(dst, msgs)
 	if err != nil {
 		return dst, err
@@ -147,6 +164,7 @@ func (r *Renderer) AppendTraining(dst []Token, msgs []Message) ([]Token, error) 
 	if err != nil {
 		return dst, err
 	}
+
 	if n := len(msgs); n > 0 && msgs[n-1].Role == RoleAssistant && msgs[n-1].Channel == ChannelFinal {
 		out[len(out)-1] = TokenReturn
 	}
@@ -158,6 +176,7 @@ func (r *Renderer) AppendTraining(dst []Token, msgs []Message) ([]Token, error) 
 func (r *Renderer) dropAnalysisBefore(msgs []Message) int {
 	isAssistant := func(m Message) bool { return m.Role == RoleAssistant }
 	isFinal := func(m Message) bool { return m.Channel == ChannelFinal }
+
 	switch r.analysis {
 	case DropBeforeLastFinal:
 		for i, m := range slices.Backward(msgs) {
@@ -169,6 +188,7 @@ func (r *Renderer) dropAnalysisBefore(msgs []Message) int {
 		for _, m := range slices.Backward(msgs) {
 			if isAssistant(m) {
 				if isFinal(m) {
+					// Of any role, as in the reference.
 					return slices.IndexFunc(msgs, isFinal)
 				}
 				break
@@ -200,14 +220,20 @@ func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 	if err := m.validate(); err != nil {
 		return dst, err
 	}
+
+	// A key copies the instructions, so those that no entry can hold are not looked up at all.
 	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.accepts(m.instructionBytes()) {
 		r.last = nil
 		return r.encodeMessage(dst, m)
 	}
+
 	key := newMessageKey((*r.key)[:0], m, r.functions)
 	*r.key = key.head
+
+	// In a conversation that is sent again, this message follows the one before: no hash and no lock.
 	e, tokens := r.cache.after(r.last, key)
 	hash := uint64(0)
+
 	if tokens == nil {
 		hash = r.cache.hash(key)
 		e, tokens = r.cache.find(hash, key)
@@ -223,6 +249,7 @@ func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 		dst = append(dst, tokens...)
 		r.bounds.spend(4*len(tokens), len(dst)) // the next call of spend reports the error
 	}
+
 	r.last.follow(e)
 	r.last = e
 	return dst, nil
@@ -248,10 +275,12 @@ func (m *Message) validate() error {
 	if m.Role == RoleTool && m.Name == "" {
 		return errors.New("a tool message needs the name of its tool, such as functions.get_weather")
 	}
+
 	for _, c := range m.Content {
 		switch c := c.(type) {
 		case Text:
 		case *SystemContent:
+			// A nil pointer in the interface has a type, but nothing to render.
 			if c == nil {
 				return unknownContent(c)
 			}
@@ -297,6 +326,8 @@ func (r *rendering) encodeMessage(dst []Token, m *Message) ([]Token, error) {
 			return dst, err
 		}
 	}
+
+	// The model ends its calls with <|call|>, so calls in the history end with it too.
 	if m.Role == RoleAssistant && m.Recipient != "" {
 		return append(dst, TokenCall), nil
 	}
@@ -307,11 +338,15 @@ func (r *rendering) encodeContent(dst []Token, c Content) ([]Token, error) {
 	if text, ok := c.(Text); ok {
 		return appendBounded(dst, string(text), r.bounds)
 	}
+
+	// Instructions that exceed the limit by far are refused before they are copied.
 	if dev, ok := c.(*DeveloperContent); ok && !r.bounds.admits(len(dev.Instructions), len(dst)) {
 		return dst, r.bounds.err
 	}
+
 	buf := r.scratch.Get().(*[]byte)
 	defer r.scratch.Put(buf)
+
 	var err error
 	switch c := c.(type) {
 	case *SystemContent:
@@ -319,6 +354,7 @@ func (r *rendering) encodeContent(dst []Token, c Content) ([]Token, error) {
 	case *DeveloperContent:
 		*buf, err = c.appendText((*buf)[:0], r.referenceSchema)
 	}
+
 	if err != nil {
 		return dst, err
 	}

@@ -9,25 +9,31 @@ const keptHeaders = 8
 // Most conversations repeat a few.
 type headers struct {
 	kept [keptHeaders]keptHeader
-	next int // index in kept, modulo its length
+	// next is an index in kept, modulo its length.
+	next int
 }
 
 // keptHeader is a header and where its tokens are. It is unused if the role is
 // empty.
 type keptHeader struct {
 	Header
-	start, end int // of its tokens in the conversation
+	// The tokens in the conversation are from start to end.
+	start int
+	end   int
 }
 
 // append appends the header of a message, from <|start|> to <|message|>. dst
 // contains the messages before it.
 func (h *headers) append(dst []Token, m *Message) []Token {
 	header := Header{Role: m.Role, Name: m.Name, Channel: m.Channel, Recipient: m.Recipient, ContentType: m.ContentType}
+
 	for i := range h.kept {
 		if k := &h.kept[i]; k.Header == header {
+			// The tokens are in the conversation already, so they are kept nowhere else.
 			return append(dst, dst[k.start:k.end]...)
 		}
 	}
+
 	start := len(dst)
 	dst = m.appendHeader(dst)
 	h.kept[h.next%keptHeaders] = keptHeader{header, start, len(dst)}
@@ -40,6 +46,7 @@ func (h *headers) append(dst []Token, m *Message) []Token {
 func (m *Message) appendHeader(dst []Token) []Token {
 	dst = append(dst, TokenStart)
 	if m.Role == RoleTool {
+		// The name of a tool stands in the place of its role.
 		dst = AppendEncode(dst, m.Name)
 	} else {
 		dst = AppendEncode(dst, string(m.Role))
@@ -47,16 +54,21 @@ func (m *Message) appendHeader(dst []Token) []Token {
 			dst = AppendEncode(dst, ":"+m.Name)
 		}
 	}
+
+	// The reference writes no recipient for "all", which everybody is.
 	if m.Recipient != "" && m.Recipient != "all" {
 		dst = AppendEncode(dst, " to="+m.Recipient)
 	}
+
 	if m.Channel != "" {
 		dst = append(dst, TokenChannel)
 		dst = AppendEncode(dst, m.Channel)
 	}
+
 	if m.ContentType != "" {
 		dst = appendContentType(dst, m.ContentType)
 	}
+
 	return append(dst, TokenMessage)
 }
 
@@ -69,6 +81,8 @@ func appendContentType(dst []Token, contentType string) []Token {
 	if !constrained {
 		return AppendEncode(dst, " "+contentType)
 	}
+
+	// Only this prefix becomes a control token. What follows it is text, whatever it spells.
 	dst = append(AppendEncode(dst, " "), TokenConstrain)
 	return AppendEncode(dst, rest)
 }

@@ -12,14 +12,19 @@ import (
 // lines. functions reports whether a developer message declares functions.
 func (s *SystemContent) appendText(dst []byte, functions, referenceSchema bool) ([]byte, error) {
 	sections := joiner{dst: dst, start: len(dst), separator: "\n\n"}
+
+	// The sections are in the order of the reference, which is that of the model's training.
 	if s.Identity != "" || s.KnowledgeCutoff != "" || s.StartDate != "" {
 		sections.next()
+
 		lines := joiner{dst: sections.dst, start: len(sections.dst), separator: "\n"}
 		lines.labelled("", s.Identity)
 		lines.labelled("Knowledge cutoff: ", s.KnowledgeCutoff)
 		lines.labelled("Current date: ", s.StartDate)
+
 		sections.dst = lines.dst
 	}
+
 	switch s.Effort {
 	case "":
 	case EffortLow, EffortMedium, EffortHigh:
@@ -28,6 +33,7 @@ func (s *SystemContent) appendText(dst []byte, functions, referenceSchema bool) 
 	default:
 		return dst, fmt.Errorf("effort %q: use low, medium or high", s.Effort)
 	}
+
 	if len(s.Tools) > 0 {
 		sections.next()
 		var err error
@@ -35,26 +41,32 @@ func (s *SystemContent) appendText(dst []byte, functions, referenceSchema bool) 
 			return dst, err
 		}
 	}
+
 	if len(s.Channels) > 0 {
 		sections.next()
 		sections.add("# Valid channels: ", strings.Join(s.Channels, ", "), ".")
 		if s.ChannelRequired {
 			sections.add(" Channel must be included for every message.")
 		}
+
+		// The functions themselves are in the developer message: only this line tells where calls go.
 		if functions {
 			sections.add("\nCalls to these tools must go to the commentary channel: 'functions'.")
 		}
 	}
+
 	return sections.dst, nil
 }
 
 // appendText appends the text of a developer message.
 func (d *DeveloperContent) appendText(dst []byte, referenceSchema bool) ([]byte, error) {
 	sections := joiner{dst: dst, start: len(dst), separator: "\n\n"}
+
 	if d.Instructions != "" {
 		sections.next()
 		sections.add("# Instructions\n\n", d.Instructions)
 	}
+
 	if len(d.Tools) > 0 {
 		sections.next()
 		var err error
@@ -62,17 +74,21 @@ func (d *DeveloperContent) appendText(dst []byte, referenceSchema bool) ([]byte,
 			return dst, err
 		}
 	}
+
 	if len(d.ResponseFormats) > 0 {
 		sections.next()
 		sections.add("# Response Formats")
 		for _, f := range d.ResponseFormats {
 			sections.next()
 			sections.add("## ", f.Name, "\n\n")
+
 			if f.Description != "" {
 				for line := range commentLines(f.Description) {
 					sections.add("// ", line, "\n")
 				}
 			}
+
+			// White space is not worth its tokens. The order of the members stays.
 			compact := bytes.NewBuffer(sections.dst)
 			if err := json.Compact(compact, f.Schema); err != nil {
 				return dst, fmt.Errorf("response format %q: its schema is not valid JSON: %w", f.Name, err)
@@ -80,6 +96,7 @@ func (d *DeveloperContent) appendText(dst []byte, referenceSchema bool) ([]byte,
 			sections.dst = compact.Bytes()
 		}
 	}
+
 	return sections.dst, nil
 }
 
@@ -115,8 +132,13 @@ func (j *joiner) labelled(label, value string) {
 // their functions as TypeScript types.
 func appendTools(dst []byte, tools []Namespace, reference bool) ([]byte, error) {
 	dst = append(dst, "# Tools"...)
+
+	// All tools of a message share one count of steps, or many cheap schemas would add up.
 	var work schemaWork
-	sorted := slices.SortedStableFunc(slices.Values(tools), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
+
+	byName := func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) }
+	sorted := slices.SortedStableFunc(slices.Values(tools), byName)
+
 	for i, ns := range sorted {
 		if i > 0 && ns.Name == sorted[i-1].Name {
 			return dst, fmt.Errorf("two namespaces are named %q: merge them", ns.Name)
@@ -133,29 +155,37 @@ func (ns *Namespace) appendText(dst []byte, reference bool, work *schemaWork) ([
 	dst = append(dst, "\n\n## "...)
 	dst = append(dst, ns.Name...)
 	dst = append(dst, '\n')
+
+	// Without functions (python) the description is text of its own, not a comment above types.
 	prefix := "\n// "
 	if len(ns.Tools) == 0 {
 		prefix = "\n"
 	}
+
 	for line := range textLines(ns.Description) {
 		dst = append(append(dst, prefix...), line...)
 	}
+
 	if len(ns.Tools) == 0 {
 		return dst, nil
 	}
+
 	dst = append(append(append(dst, "\nnamespace "...), ns.Name...), " {\n"...)
+
 	for i := range ns.Tools {
 		tool := &ns.Tools[i]
 		for line := range textLines(tool.Description) {
 			dst = append(append(dst, "\n// "...), line...)
 		}
 		dst = append(append(append(dst, "\ntype "...), tool.Name...), " = ("...)
+
 		var err error
 		if dst, err = appendParameters(dst, tool.Parameters, reference, work); err != nil {
 			return dst, fmt.Errorf("tool %q: %w", tool.Name, err)
 		}
 		dst = append(dst, ") => any;\n"...)
 	}
+
 	return append(append(dst, "\n} // namespace "...), ns.Name...), nil
 }
 
@@ -182,9 +212,11 @@ func appendParameters(dst []byte, parameters json.RawMessage, reference bool, wo
 	if err != nil {
 		return dst, fmt.Errorf("its parameters are not a valid JSON Schema: %w", err)
 	}
+
 	if schema.kind == kindNull {
 		return dst, nil
 	}
+
 	dst = append(dst, "_: "...)
 	if reference {
 		return appendReferenceType(dst, schema, "")

@@ -24,6 +24,7 @@ func classAt(s string, i int) (class uint8, size int) {
 	if b := s[i]; b < utf8.RuneSelf {
 		return asciiClass[b], 1
 	}
+
 	r, size := utf8.DecodeRuneInString(s[i:])
 	return runeClass(r), size
 }
@@ -58,6 +59,7 @@ func pieceEnd(s string, i int) int {
 	case classNewline:
 		return spaceEnd(s, i)
 	}
+
 	// Any other character can be the prefix of a word.
 	if next < len(s) {
 		if c, _ := classAt(s, next); c == classUpper || c == classLower || c == classLetter || c == classMark {
@@ -66,6 +68,7 @@ func pieceEnd(s string, i int) int {
 			}
 		}
 	}
+
 	switch {
 	case class == classMark:
 		return wordEnd(s, i)
@@ -87,9 +90,8 @@ func prefixedWordEnd(s string, word int, class uint8) int {
 	if lower || class != classMark {
 		return contractionEnd(s, end)
 	}
-	// The first alternative fails with the mark as prefix. Then it matches with
-	// the mark as the start of the word, before the second alternative is
-	// tried.
+	// The first alternative fails with the mark as prefix. Then it matches with the mark as the start of the word,
+	// before the second alternative is tried.
 	return 0
 }
 
@@ -117,6 +119,8 @@ func wordBody(s string, i int) (end int, lower bool) {
 			lastBoth = i
 		}
 	}
+
+	// U* took all, so it returns what follows the last character that L+ can match.
 	if lastBoth > 0 {
 		return lastBoth, true
 	}
@@ -130,6 +134,7 @@ func lowerEnd(s string, i int) int {
 		if class != classLower && class != classLetter && class != classMark {
 			break
 		}
+
 		i += size
 	}
 	return i
@@ -140,6 +145,7 @@ func contractionEnd(s string, i int) int {
 	if i >= len(s)-1 || s[i] != '\'' {
 		return i
 	}
+
 	switch s[i+1] | 0x20 {
 	case 's', 't', 'm', 'd':
 		return i + 2
@@ -152,6 +158,7 @@ func contractionEnd(s string, i int) int {
 			return i + 3
 		}
 	}
+
 	// U+017F, the long s, is an s where case does not count.
 	if i+2 < len(s) && s[i+1:i+3] == "\u017f" {
 		return i + 3
@@ -183,6 +190,7 @@ func punctuationEnd(s string, i int) int {
 		}
 		i += size
 	}
+
 	for i < len(s) && (s[i] == '\n' || s[i] == '\r' || s[i] == '/') {
 		i++
 	}
@@ -203,8 +211,10 @@ func spaceEnd(s string, i int) int {
 			lineEnd = end
 		}
 	}
+
 	switch {
 	case lineEnd > 0:
+		// Indentation after the last line break is a piece of its own, or the prefix of a word.
 		return lineEnd
 	case end < len(s) && last > i:
 		return last // the last one belongs to the next piece
@@ -218,6 +228,8 @@ const highBits = 0x8080808080808080
 // clears all other bits.
 func lowerBytes(w uint64) uint64 {
 	low := w &^ highBits
+
+	// Without the high bits, a sum cannot carry into the next byte.
 	fromA := low + 0x1F1F1F1F1F1F1F1F  // 0x80 - 'a'
 	afterZ := low + 0x0505050505050505 // 0x80 - 'z' - 1
 	return fromA &^ afterZ &^ w & highBits
@@ -262,6 +274,7 @@ func asciiEnd(s string, i int) int {
 	if class != classUpper && class != classLower {
 		return asciiOtherEnd(s, i)
 	}
+
 	n := k + 1
 	rest := (^lowerBytes(w) & highBits) >> (8 * n & 63)
 	if rest != 0 {
@@ -273,6 +286,7 @@ func asciiEnd(s string, i int) int {
 		}
 		n = 8 + uint(bits.TrailingZeros64(rest))/8
 	}
+
 	stop := asciiStop[s[i+int(n)]]
 	if stop == stopNever || stop == stopUpper && class == classUpper && n == k+1 {
 		return 0
@@ -293,6 +307,8 @@ func asciiOtherEnd(s string, i int) int {
 			i++
 			next = asciiClass[s[i]]
 		}
+
+		// It may be a digit of another script.
 		if next == notASCII {
 			return 0
 		}
@@ -300,6 +316,8 @@ func asciiOtherEnd(s string, i int) int {
 	case class == classOther || s[i] == ' ' && next == classOther:
 		for i++; i < len(s) && asciiClass[s[i]] == classOther; i++ {
 		}
+
+		// It may be punctuation too, which only the full pattern tells.
 		if i < len(s) && s[i] >= utf8.RuneSelf {
 			return 0
 		}
@@ -319,9 +337,12 @@ const eightSpaces = 0x2020202020202020
 // returns 0 otherwise.
 func asciiSpaceEnd(s string, i int) int {
 	lineEnd, end := 0, i
+
+	// Indentation of code is long, so eight spaces are compared at once.
 	for end+8 <= len(s) && le64(s, end) == eightSpaces {
 		end += 8
 	}
+
 	for ; end < len(s); end++ {
 		if c := s[end]; c == '\n' || c == '\r' {
 			lineEnd = end + 1
@@ -329,12 +350,14 @@ func asciiSpaceEnd(s string, i int) int {
 			break
 		}
 	}
+
 	switch {
 	case end < len(s) && s[end] >= utf8.RuneSelf:
 		return 0
 	case lineEnd > 0:
 		return lineEnd
 	case end < len(s) && end-i > 1:
+		// The last space belongs to the next piece.
 		return end - 1
 	}
 	return end

@@ -24,21 +24,35 @@ const maxSchemaDepth = 64
 // keywords; every line of a comment is a comment; strings, and property names
 // that need it, are quoted.
 type schemaWriter struct {
-	dst     []byte
-	start   int
-	root    *value
-	indexes map[*value]map[string]*value // members of large objects by name, for references
-	open    []*value                     // targets of the references being written
-	depth   int
-	steps   int // steps left
-	err     error
+	// What was written so far, from start on.
+
+	dst   []byte
+	start int
+
+	// Where references lead.
+
+	root *value
+	// indexes has the members of large objects by name.
+	indexes map[*value]map[string]*value
+	// open has the targets of the references that are being written.
+	open []*value
+
+	// What ends the writing.
+
+	depth int
+	// steps is how many are left.
+	steps int
+	err   error
 }
 
 // shape describes what the text around a written type depends on.
 type shape struct {
-	compound bool // a union or intersection, which needs parentheses before []
-	null     bool // null is part of the union
-	comment  bool // the type ends with a line comment
+	// compound: it is a union or intersection, which needs parentheses before [].
+	compound bool
+	// null is part of the union.
+	null bool
+	// comment: the type ends with a line comment.
+	comment bool
 }
 
 // appendType appends the type of a function's parameters. size is the length of
@@ -46,12 +60,18 @@ type shape struct {
 func appendType(dst []byte, schema *value, size int, work *schemaWork) ([]byte, error) {
 	own, more := size*stepsPerByte, work.left()
 	w := schemaWriter{dst: dst, start: len(dst), root: schema, open: []*value{schema}, steps: own + more}
+
+	// What the size allows is free. Only steps beyond it are taken from the message's other tools.
 	defer func() { work.spent += max(0, more-w.steps) }()
+
+	// The reference writes this comment only above an object.
 	if text, ok := schema.get("description").str(); ok && len(schema.get("oneOf").array()) == 0 && isObject(schema) {
 		w.comment("", text)
 	}
+
 	sh := w.schema(schema, "")
 	w.endComment(sh, "")
+
 	switch {
 	case w.err != nil:
 		return dst, w.err
@@ -98,6 +118,7 @@ func (w *schemaWriter) schema(s *value, indent string) shape {
 		w.add("never")
 		return shape{}
 	}
+
 	w.depth++
 	defer func() { w.depth-- }()
 
@@ -105,12 +126,14 @@ func (w *schemaWriter) schema(s *value, indent string) shape {
 	if len(parts) == 1 {
 		return w.part(parts[0], indent)
 	}
+
 	for i, part := range parts {
 		if i > 0 {
 			w.add(" & ")
 		}
 		w.parenthesised(indent, func() shape { return w.part(part, indent) })
 	}
+
 	if len(parts) == 0 {
 		w.add("any")
 	}
@@ -122,6 +145,8 @@ func (w *schemaWriter) parenthesised(indent string, write func() shape) {
 	start := len(w.dst)
 	sh := write()
 	w.endComment(sh, indent)
+
+	// That it is compound is known only once it is written, so the parenthesis before it comes last.
 	if sh.compound {
 		w.dst = slices.Insert(w.dst, start, '(')
 		w.add(")")
@@ -131,10 +156,15 @@ func (w *schemaWriter) parenthesised(indent string, write func() shape) {
 // schemaPart is one of the types whose intersection is the type of a schema.
 // Exactly one of own, target and variants is set.
 type schemaPart struct {
-	own      *value  // the schema, for the type of its own keywords
-	target   *value  // a referenced schema
-	variants []value // the variants of oneOf or anyOf
-	listed   bool    // the variants are written one per line
+	// own is the schema, for the type of its own keywords.
+	own *value
+	// target is a referenced schema.
+	target *value
+
+	// variants are those of oneOf or anyOf.
+	variants []value
+	// listed: the variants are written one per line.
+	listed bool
 }
 
 func (w *schemaWriter) part(p schemaPart, indent string) shape {
@@ -158,24 +188,33 @@ func (w *schemaWriter) parts(s *value) []schemaPart {
 			parts = append(parts, schemaPart{target: target})
 		}
 	}
+
 	all := s.get("allOf").array()
 	for i := range all {
 		if w.structural(&all[i]) {
 			parts = append(parts, schemaPart{target: &all[i]})
 		}
 	}
+
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		variants := s.get(keyword).array()
-		if slices.ContainsFunc(variants, func(v value) bool { return w.structural(&v) }) { // ignores unions that contain only constraints
+		// A union of constraints only, such as one of lists "required", says nothing of the type.
+		if slices.ContainsFunc(variants, func(v value) bool { return w.structural(&v) }) {
+			// The reference lists the variants of oneOf. Those of anyOf, which it cannot write, are
+			// listed for their comments only.
 			listed := keyword == "oneOf" || slices.ContainsFunc(variants, hasComment)
 			parts = append(parts, schemaPart{variants: variants, listed: listed})
 		}
 	}
+
 	literal := s.get("const") != nil || len(s.get("enum").array()) > 0
 	detailed := literal || len(s.get("properties").object()) > 0 || s.get("items") != nil || s.get("prefixItems") != nil
+
+	// A bare "type" beside a reference or a union says nothing new.
 	if detailed || len(parts) == 0 && isStructural(s) {
 		parts = slices.Insert(parts, 0, schemaPart{own: s})
 	}
+
 	return parts
 }
 
@@ -191,11 +230,16 @@ func isStructural(s *value) bool {
 	if s.kind == kindBool {
 		return !s.boolean
 	}
-	for _, keyword := range []string{"type", "properties", "items", "prefixItems", "enum", "const", "$ref", "oneOf", "anyOf", "allOf", "additionalProperties"} {
+
+	for _, keyword := range []string{
+		"type", "properties", "items", "prefixItems", "enum", "const",
+		"$ref", "oneOf", "anyOf", "allOf", "additionalProperties",
+	} {
 		if s.get(keyword) != nil {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -220,6 +264,7 @@ func (w *schemaWriter) reference(target *value, indent string) shape {
 		w.add("any")
 		return shape{}
 	}
+
 	w.open = append(w.open, target)
 	sh := w.schema(target, indent)
 	w.open = w.open[:len(w.open)-1]
@@ -232,7 +277,9 @@ func (w *schemaWriter) resolve(ref string) *value {
 	if !ok || !w.spend(len(ref)/bytesPerStep) {
 		return nil
 	}
+
 	target := w.root
+
 	for i, step := range strings.Split(pointer, "/") {
 		if i == 0 {
 			if step != "" {
@@ -240,7 +287,10 @@ func (w *schemaWriter) resolve(ref string) *value {
 			}
 			continue
 		}
+
+		// In this order, as RFC 6901 says: the other one would make a slash of ~01.
 		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
+
 		if items := target.array(); items != nil {
 			n, err := strconv.Atoi(step)
 			if err != nil || n < 0 || n >= len(items) {
@@ -259,6 +309,7 @@ func (w *schemaWriter) member(v *value, name string) *value {
 	if len(v.object()) < manyMembers {
 		return v.get(name)
 	}
+
 	members := w.indexes[v]
 	if members == nil {
 		members = make(map[string]*value, len(v.members))
@@ -280,9 +331,11 @@ func (w *schemaWriter) own(s *value, indent string) shape {
 		w.dst = c.appendJSON(w.dst)
 		return shape{null: c.kind == kindNull}
 	}
+
 	if enum := s.get("enum").array(); len(enum) > 0 {
 		return w.enum(enum, slices.ContainsFunc(types, func(t value) bool { return t.text == "null" }))
 	}
+
 	switch {
 	case len(types) > 0:
 		return w.typeList(s, types, indent)
@@ -307,10 +360,12 @@ func (w *schemaWriter) enum(values []value, nullable bool) shape {
 		w.dst = values[i].appendJSON(w.dst)
 		null = null || values[i].kind == kindNull
 	}
+
 	if nullable && !null {
 		w.add(" | null")
 		null = true
 	}
+
 	return shape{compound: len(values) > 1 || null, null: null}
 }
 
@@ -323,14 +378,17 @@ func (w *schemaWriter) typeList(s *value, types []value, indent string) shape {
 		if name == "integer" {
 			name = "number"
 		}
+
 		if types[i].kind != kindString || seen[name] {
 			continue
 		}
+
 		if seen[name] = true; len(seen) > 1 {
 			w.add(" | ")
 		}
 		sh.null = w.named(s, name, indent).null || sh.null
 	}
+
 	if len(seen) == 0 {
 		w.add("any")
 	}
@@ -361,11 +419,13 @@ func (w *schemaWriter) array(s *value, indent string) {
 	items := s.get("items")
 	tuple := s.get("prefixItems").array()
 	if tuple == nil {
+		// Before draft 2020-12, a list in "items" is a tuple.
 		tuple = items.array() // older drafts of JSON Schema
 		if tuple != nil {
 			items = s.get("additionalItems")
 		}
 	}
+
 	if len(tuple) == 0 {
 		if items == nil {
 			w.add("Array<any>")
@@ -374,6 +434,7 @@ func (w *schemaWriter) array(s *value, indent string) {
 		w.items(items, indent)
 		return
 	}
+
 	w.add("[")
 	for i := range tuple {
 		if i > 0 {
@@ -381,6 +442,7 @@ func (w *schemaWriter) array(s *value, indent string) {
 		}
 		w.endComment(w.nullable(&tuple[i], w.schema(&tuple[i], indent), indent), indent)
 	}
+
 	if items != nil && (items.kind != kindBool || items.boolean) {
 		w.add(", ...")
 		w.items(items, indent)
@@ -405,6 +467,7 @@ func (w *schemaWriter) listedUnion(variants []value, indent string) shape {
 	for i := range variants {
 		w.add("\n", indent, " | ")
 		v := w.variant(&variants[i], "", indent)
+
 		sh.null = sh.null || v.null
 		sh.comment = v.comment
 	}
@@ -424,12 +487,16 @@ func (w *schemaWriter) inlineUnion(variants []value, indent string) shape {
 		start := len(w.dst)
 		v := w.nullable(&variants[i], w.schema(&variants[i], indent), indent)
 		w.endComment(v, indent)
+
+		// Different schemas can be the same type, so the written text is what tells duplicates.
 		text := string(w.dst[start:])
 		w.dst = w.dst[:start]
+
 		if seen[text] {
 			w.spend(len(text) / bytesPerStep)
 			continue
 		}
+
 		if seen[text] = true; len(seen) > 1 {
 			w.add(" | ")
 		}
@@ -437,6 +504,7 @@ func (w *schemaWriter) inlineUnion(variants []value, indent string) shape {
 		sh.null = sh.null || v.null
 		sh.compound = sh.compound || v.compound
 	}
+
 	sh.compound = sh.compound || len(seen) > 1
 	return sh
 }
@@ -446,6 +514,7 @@ func (w *schemaWriter) nullable(s *value, sh shape, indent string) shape {
 	if !s.get("nullable").isTrue() || sh.null {
 		return sh
 	}
+
 	w.endComment(sh, indent)
 	w.add(" | null")
 	return shape{compound: true, null: true}
@@ -455,24 +524,30 @@ func (w *schemaWriter) nullable(s *value, sh shape, indent string) shape {
 // description that is equal to written.
 func (w *schemaWriter) variant(v *value, written, indent string) shape {
 	sh := w.nullable(v, w.schema(v, indent+"   "), indent)
+
 	description, _ := v.get("description").str()
 	if description == written {
 		description = ""
 	}
+
 	separator := " // "
 	if sh.comment {
 		separator = " "
 	}
+
+	// A variant has one line, so the lines of its description are joined.
 	if description != "" {
 		w.add(separator, strings.Join(slices.Collect(commentLines(description)), " "))
 		sh.comment = true
 		separator = " "
 	}
+
 	if def := v.get("default"); def != nil {
 		w.add(separator)
 		w.defaultValue(v, def)
 		sh.comment = true
 	}
+
 	return sh
 }
 
@@ -480,18 +555,23 @@ func (w *schemaWriter) variant(v *value, written, indent string) shape {
 // an enum.
 func (w *schemaWriter) defaultValue(s, def *value) {
 	w.add("default: ")
+
 	text, isString := def.str()
-	if isString && len(s.get("enum").array()) > 0 && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	isHidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	if isString && len(s.get("enum").array()) > 0 && !strings.ContainsFunc(text, isHidden) {
 		w.add(text)
 		return
 	}
+
 	w.dst = def.appendJSON(w.dst)
 }
 
 func (w *schemaWriter) object(s *value, indent string) {
 	w.add("{\n")
 	required := requiredNames(s)
+
 	properties := s.get("properties").object()
+
 	for i := range properties {
 		mark := "?"
 		if required[properties[i].name] {
@@ -499,9 +579,14 @@ func (w *schemaWriter) object(s *value, indent string) {
 		}
 		w.property(propertyName(properties[i].name)+mark, &properties[i].value, indent)
 	}
-	if more := s.get("additionalProperties"); more != nil && (isStructural(more) && more.kind == kindObject || len(properties) == 0 && (more.kind == kindObject || more.isTrue())) {
+
+	// Of further properties without a type there is something to say only if there are no others.
+	more := s.get("additionalProperties")
+	isSchema := more != nil && more.kind == kindObject
+	if isSchema && isStructural(more) || len(properties) == 0 && (isSchema || more.isTrue()) {
 		w.property("[key: string]", more, indent)
 	}
+
 	w.add(indent, "}")
 }
 
@@ -510,10 +595,12 @@ func (w *schemaWriter) property(name string, s *value, indent string) {
 	if w.err != nil {
 		return
 	}
+
 	if title, ok := s.get("title").str(); ok {
 		w.comment(indent, title)
 		w.add(indent, "//\n")
 	}
+
 	description, described := w.description(s)
 	if described && s.get("oneOf") == nil {
 		w.comment(indent, description)
@@ -522,14 +609,17 @@ func (w *schemaWriter) property(name string, s *value, indent string) {
 	if described && s.get("oneOf") != nil { // the position in the reference
 		w.comment(indent, description)
 	}
+
 	if parts := w.parts(s); len(parts) == 1 && parts[0].listed {
 		w.listedProperty(name, description, s, parts[0].variants, indent)
 		return
 	}
+
 	w.add(indent, name, ": ")
 	inner := indent + "    "
 	w.endComment(w.nullable(s, w.schema(s, inner), inner), indent)
 	w.add(",")
+
 	if def := s.get("default"); def != nil {
 		w.add(" // ")
 		w.defaultValue(s, def)
@@ -553,6 +643,7 @@ func (w *schemaWriter) examples(examples []value, indent string) {
 	if len(examples) == 0 {
 		return
 	}
+
 	w.add(indent, "// Examples:\n")
 	for i := range examples {
 		w.add(indent, "// - ")
@@ -569,6 +660,7 @@ func (w *schemaWriter) listedProperty(name, description string, s *value, varian
 		w.defaultValue(s, def)
 		w.add("\n")
 	}
+
 	w.add(indent, name, ":\n")
 	null := false
 	for i := range variants {
@@ -576,6 +668,7 @@ func (w *schemaWriter) listedProperty(name, description string, s *value, varian
 		null = w.variant(&variants[i], description, indent).null || null
 		w.add("\n")
 	}
+
 	if s.get("nullable").isTrue() && !null {
 		w.add(indent, " | null\n")
 	}
@@ -589,6 +682,7 @@ func propertyName(name string) string {
 			return string(appendQuoted(nil, name))
 		}
 	}
+
 	if name == "" {
 		return `""`
 	}
@@ -607,14 +701,18 @@ func commentLines(text string) iter.Seq[string] {
 			if !yield(text[:i]) {
 				return
 			}
+
 			switch {
 			case strings.HasPrefix(text[i:], "\r\n"):
 				text = text[i+2:]
 			case text[i] == '\n' || text[i] == '\r':
 				text = text[i+1:]
 			default:
+				// U+2028 and U+2029 have three bytes.
 				text = text[i+3:]
 			}
+
+			// A line break at the end begins no further line.
 			if text == "" {
 				return
 			}

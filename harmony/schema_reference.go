@@ -9,6 +9,7 @@ type referenceType struct{ dst []byte }
 func appendReferenceType(dst []byte, schema *value, indent string) ([]byte, error) {
 	w := referenceType{dst: dst}
 	w.schema(schema, indent)
+
 	if len(w.dst)-len(dst) > maxSchemaText {
 		return dst, errSchemaTooLarge
 	}
@@ -26,9 +27,11 @@ func (w *referenceType) schema(s *value, indent string) {
 		w.oneOf(oneOf.items, indent)
 		return
 	}
+
 	if w.typeList(s.get("type").array()) {
 		return
 	}
+
 	name, _ := s.get("type").str()
 	switch name {
 	case "object":
@@ -58,9 +61,11 @@ func (w *referenceType) typeList(types []value) bool {
 		if !ok {
 			continue
 		}
+
 		if written {
 			w.add(" | ")
 		}
+
 		if name == "integer" {
 			name = "number"
 		}
@@ -77,12 +82,14 @@ func (w *referenceType) string(s *value) {
 		if !ok {
 			continue
 		}
+
 		if written {
 			w.add(" | ")
 		}
 		w.add(`"`, text, `"`)
 		written = true
 	}
+
 	if !written {
 		w.add("string")
 	}
@@ -116,11 +123,13 @@ func (w *referenceType) variant(v *value, indent string, describe func(string) b
 	start := len(w.dst)
 	w.schema(v, indent+"   ")
 	w.nullable(v, start)
+
 	separator := " // "
 	if text, ok := v.get("description").str(); ok && describe(text) {
 		w.add(separator, text)
 		separator = " "
 	}
+
 	if def := v.get("default"); def != nil {
 		w.add(separator)
 		w.defaultValue(v, def, plainDefault)
@@ -138,6 +147,7 @@ func (w *referenceType) object(s *value, indent string) {
 	if text, ok := s.get("description").str(); ok {
 		w.add(indent, "// ", text, "\n")
 	}
+
 	w.add("{\n")
 	required := requiredNames(s)
 	properties := s.get("properties").object()
@@ -148,21 +158,25 @@ func (w *referenceType) object(s *value, indent string) {
 		if required[p.name] {
 			mark = ""
 		}
+
 		if oneOf := p.value.get("oneOf"); oneOf != nil && oneOf.kind == kindArray {
 			w.oneOfProperty(p.name+mark, &p.value, oneOf.items, indent)
 			continue
 		}
+
 		w.add(indent, p.name, mark, ": ")
 		start := len(w.dst)
 		w.schema(&p.value, indent+"    ")
 		w.nullable(&p.value, start)
 		w.add(",")
+
 		if def := p.value.get("default"); def != nil && p.value.get("oneOf") == nil {
 			w.add(" // ")
 			w.defaultValue(&p.value, def, true)
 		}
 		w.add("\n")
 	}
+
 	w.add(indent, "}")
 }
 
@@ -171,9 +185,11 @@ func (w *referenceType) comments(p *value, indent string) {
 	if text, ok := p.get("title").str(); ok {
 		w.add(indent, "// ", text, "\n", indent, "//\n")
 	}
+
 	if text, ok := p.get("description").str(); ok && p.get("oneOf") == nil {
 		w.add(indent, "// ", text, "\n")
 	}
+
 	if examples := p.get("examples").array(); len(examples) > 0 {
 		w.add(indent, "// Examples:\n")
 		for i := range examples {
@@ -187,19 +203,24 @@ func (w *referenceType) comments(p *value, indent string) {
 func (w *referenceType) oneOfProperty(name string, p *value, variants []value, indent string) {
 	description, described := p.get("description").str()
 	above := described
+
+	// The reference leaves a description that the first variant repeats to that variant.
 	if len(variants) > 0 {
 		if first, ok := variants[0].get("description").str(); ok && first == description {
 			above = false
 		}
 	}
+
 	if above {
 		w.add(indent, "// ", description, "\n")
 	}
+
 	if def := p.get("default"); def != nil {
 		w.add(indent, "// ")
 		w.defaultValue(p, def, true)
 		w.add("\n")
 	}
+
 	w.add(indent, name, ":\n")
 	for i := range variants {
 		w.add(indent, " | ")
@@ -208,6 +229,7 @@ func (w *referenceType) oneOfProperty(name string, p *value, variants []value, i
 		}, true)
 		w.add("\n")
 	}
+
 	w.add(indent, ",\n")
 }
 

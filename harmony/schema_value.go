@@ -33,11 +33,17 @@ const (
 // order of properties is shown to the model. A duplicate name has the position
 // of its first occurrence and the value of its last one, as in the reference.
 type value struct {
-	kind    valueKind
-	text    string // of a string, decoded; of a number, as in the source
+	kind valueKind
+
+	// One of these has the data, by the kind.
+
+	// text is that of a string, decoded, or of a number as it stands in the source.
+	text    string
 	boolean bool
-	items   []value  // elements of an array
-	members []member // members of an object
+	// items are the elements of an array.
+	items []value
+	// members are those of an object.
+	members []member
 }
 
 type member struct {
@@ -92,10 +98,12 @@ func parseValue(data []byte) (*value, error) {
 	if p.pos == len(p.src) {
 		return &value{}, nil
 	}
+
 	v, err := p.value(0)
 	if err != nil {
 		return nil, err
 	}
+
 	p.space()
 	if p.pos < len(p.src) {
 		return nil, p.unexpected()
@@ -145,6 +153,7 @@ func (p *valueParser) value(depth int) (value, error) {
 	if p.pos == len(p.src) {
 		return value{}, p.unexpected()
 	}
+
 	switch c := p.src[p.pos]; c {
 	case '{':
 		return p.object(depth)
@@ -178,15 +187,19 @@ func (p *valueParser) array(depth int) (value, error) {
 	if p.accept(']') {
 		return v, nil
 	}
+
 	for {
 		item, err := p.value(depth + 1)
 		if err != nil {
 			return v, err
 		}
+
+		// append alone would copy long lists five times.
 		if n := len(v.items); n == cap(v.items) {
-			v.items = slices.Grow(v.items, max(n, 1)) // append alone would copy long lists five times
+			v.items = slices.Grow(v.items, max(n, 1))
 		}
 		v.items = append(v.items, item)
+
 		if p.accept(']') {
 			return v, nil
 		}
@@ -203,10 +216,12 @@ func (p *valueParser) object(depth int) (value, error) {
 		return v, nil
 	}
 	var index map[string]int
+
 	for {
 		if p.pos == len(p.src) || p.src[p.pos] != '"' {
 			return v, p.unexpected()
 		}
+
 		name, err := p.string()
 		if err != nil {
 			return v, err
@@ -214,11 +229,13 @@ func (p *valueParser) object(depth int) (value, error) {
 		if !p.accept(':') {
 			return v, p.unexpected()
 		}
+
 		item, err := p.value(depth + 1)
 		if err != nil {
 			return v, err
 		}
 		index = v.setMember(name, item, index)
+
 		if p.accept('}') {
 			return v, nil
 		}
@@ -240,6 +257,7 @@ func (v *value) setMember(name string, item value, index map[string]int) map[str
 		v.members[i].value = item
 		return index
 	}
+
 	v.members = append(v.members, member{name, item})
 	if index != nil {
 		index[name] = len(v.members) - 1
@@ -259,6 +277,7 @@ func (p *valueParser) number() (value, error) {
 	if !p.acceptAny("0") && !p.digits() {
 		return value{}, p.unexpected()
 	}
+
 	if p.acceptAny(".") && !p.digits() {
 		return value{}, p.unexpected()
 	}
@@ -268,7 +287,10 @@ func (p *valueParser) number() (value, error) {
 			return value{}, p.unexpected()
 		}
 	}
+
 	v := value{kind: kindNumber, text: p.src[start:p.pos]}
+
+	// A number beyond the range of a double has no form in which it could be written.
 	if f, err := strconv.ParseFloat(v.text, 64); err != nil && math.IsInf(f, 0) {
 		return v, fmt.Errorf("the number at byte %d is out of range", start)
 	}
@@ -307,6 +329,7 @@ func (p *valueParser) string() (string, error) {
 			return "", p.unexpected()
 		}
 	}
+
 	p.pos = len(p.src)
 	return "", p.unexpected()
 }
@@ -315,6 +338,7 @@ func (p *valueParser) string() (string, error) {
 func (p *valueParser) escapedString(i int) (string, error) {
 	b := append([]byte(nil), p.src[p.pos:i]...)
 	p.pos = i
+
 	for p.pos < len(p.src) {
 		switch c := p.src[p.pos]; {
 		case c == '"':
@@ -340,6 +364,7 @@ func (p *valueParser) escape(b []byte) ([]byte, error) {
 		p.pos = len(p.src)
 		return b, p.unexpected()
 	}
+
 	c := p.src[p.pos+1]
 	if c == 'u' {
 		r, ok := p.hex4(p.pos)
@@ -347,6 +372,8 @@ func (p *valueParser) escape(b []byte) ([]byte, error) {
 			return b, p.unexpected()
 		}
 		p.pos += 6
+
+		// Two surrogates are one character. One alone becomes U+FFFD when it is appended.
 		if low, ok := p.hex4(p.pos); ok && utf16.IsSurrogate(r) {
 			if full := utf16.DecodeRune(r, low); full != utf8.RuneError {
 				r = full
@@ -355,6 +382,7 @@ func (p *valueParser) escape(b []byte) ([]byte, error) {
 		}
 		return utf8.AppendRune(b, r), nil
 	}
+
 	i := strings.IndexByte(`"\/bfnrt`, c)
 	if i < 0 {
 		return b, p.unexpected()
@@ -391,6 +419,7 @@ func (v *value) appendJSON(dst []byte) []byte {
 			dst = v.items[i].appendJSON(dst)
 		}
 		return append(dst, ']')
+
 	case kindObject:
 		dst = append(dst, '{')
 		for i := range v.members {
@@ -432,6 +461,7 @@ func appendQuoted(dst []byte, s string) []byte {
 // integers are unchanged, all others become the shortest decimal that parses to
 // the same value, with an exponent only outside of 1e-5 to 1e16.
 func appendNumber(dst []byte, text string) []byte {
+	// serde_json reads -0 as a float, which it writes as -0.0.
 	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		if _, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return append(dst, text...)
@@ -440,19 +470,25 @@ func appendNumber(dst []byte, text string) []byte {
 			return append(dst, text...)
 		}
 	}
+
 	f, _ := strconv.ParseFloat(text, 64) // parseValue has checked it
 	if math.Signbit(f) {
 		dst = append(dst, '-')
 		f = -f
 	}
+
 	if f == 0 {
 		return append(dst, "0.0"...)
 	}
+
 	var buf [32]byte
 	mantissa, exponent, _ := strings.Cut(string(strconv.AppendFloat(buf[:0], f, 'e', -1, 64)), "e")
+
 	digits := strings.Replace(mantissa, ".", "", 1)
 	exp, _ := strconv.Atoi(exponent) // the format of AppendFloat
 	point := exp + 1                 // position of the decimal point in digits
+
+	// The format of Rust's ryu: plain within these bounds, else with an exponent.
 	switch {
 	case len(digits) <= point && point <= 16:
 		dst = append(dst, digits...)
@@ -462,6 +498,7 @@ func appendNumber(dst []byte, text string) []byte {
 	case -5 < point && point <= 0:
 		return append(append(append(dst, "0."...), "0000"[:-point]...), digits...)
 	}
+
 	dst = append(dst, digits[0])
 	if len(digits) > 1 {
 		dst = append(append(dst, '.'), digits[1:]...)

@@ -8,30 +8,32 @@ import "errors"
 const (
 	// maxSchemaText is the most bytes of TypeScript of one tool's schema.
 	maxSchemaText = 256 << 10
-	// stepsPerByte is the number of steps per byte of a schema. A schema
-	// without references does not need more, because each value is visited only
-	// a few times.
+	// stepsPerByte is the number of steps per byte of a schema. A schema without references does not need more,
+	// because each value is visited only a few times.
 	stepsPerByte = 4
 	// maxSteps is the number of steps that one schema may need in addition. A
 	// step is a schema written, or a member or an item of it; a property takes
 	// about five. A type of maxSchemaText has fewer than 13,000 properties.
 	maxSteps = 1 << 16
-	// maxStepsTogether is the number of steps that all tools of a message
-	// together may need in addition. Types that need more fill several
-	// contexts.
+	// maxStepsTogether is the number of steps that all tools of a message together may need in addition. Types
+	// that need more fill several contexts.
 	maxStepsTogether = 1 << 18
-	// bytesPerStep is the number of bytes that take as long to compare or copy
-	// as a step.
+	// bytesPerStep is the number of bytes that take as long to compare or copy as a step.
 	bytesPerStep = 32
 )
 
 var (
-	errSchemaTooLarge    = errors.New("its parameters become too much TypeScript (over 256 KiB): shorten descriptions and enums, or use fewer references to large definitions")
-	errSchemaTooMuchWork = errors.New("its parameters take too many steps to write as TypeScript: use fewer references to definitions that have references themselves, above all in anyOf, oneOf and allOf")
+	errSchemaTooLarge = errors.New("its parameters become too much TypeScript (over 256 KiB): " +
+		"shorten descriptions and enums, or use fewer references to large definitions")
+	errSchemaTooMuchWork = errors.New("its parameters take too many steps to write as TypeScript: " +
+		"use fewer references to definitions that have references themselves, above all in anyOf, oneOf and allOf")
 )
 
 // schemaWork counts the steps of the types that are written for one message.
-type schemaWork struct{ spent int } // in addition to what their sizes allow
+type schemaWork struct {
+	// spent is in addition to what their sizes allow.
+	spent int
+}
 
 // left returns how many steps the next type may need in addition to what its
 // size allows.

@@ -45,6 +45,7 @@ var specialNames = func() (names [lastSpecial - ordinaryTokens + 1]string) {
 	for _, n := range named {
 		names[n.token-ordinaryTokens] = n.name
 	}
+
 	for i := range names {
 		if names[i] == "" {
 			names[i] = reservedPrefix + strconv.Itoa(i+ordinaryTokens) + specialEnd
@@ -97,14 +98,18 @@ func specialAt(s string) (token Token, size int, ok bool) {
 			return n.token, len(n.name), true
 		}
 	}
+
 	const digits = len("200000")
 	if !strings.HasPrefix(s, reservedPrefix) || len(s) < len(reservedPrefix)+digits {
 		return 0, 0, false
 	}
+
 	id, err := strconv.ParseUint(s[len(reservedPrefix):][:digits], 10, 32)
 	if err != nil || id < ordinaryTokens || Token(id) >= lastSpecial {
 		return 0, 0, false
 	}
+
+	// A token that has a meaning has no reserved name: <|reserved_200006|> is text.
 	if name := specialNames[id-ordinaryTokens]; strings.HasPrefix(s, name) {
 		return Token(id), len(name), true
 	}

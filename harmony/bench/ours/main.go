@@ -60,13 +60,17 @@ func main() {
 	if len(os.Args) < 2 || tasks[os.Args[1]] == nil {
 		log.Fatal("usage: ours encode|parse|render|render-messages|render-last FILE...")
 	}
+
+	// The first encoding includes what the program does at its start.
 	timed(func() { buffer = harmony.AppendEncode(nil, "x") })
 	fmt.Fprintln(os.Stdout, "load", took)
+
 	for _, path := range os.Args[2:] {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			log.Fatal(err)
 		}
+
 		tokens, hash := tasks[os.Args[1]](data)
 		fmt.Fprintf(os.Stdout, "%s %.4f %d %016x\n", path, took, tokens, hash)
 	}
@@ -79,6 +83,7 @@ func parse(data []byte) (tokens int, h uint64) {
 	if err := json.Unmarshal(data, &completions); err != nil {
 		log.Fatal(err)
 	}
+
 	p, read := harmony.NewParser(harmony.Strict, harmony.RoleAssistant), 0
 	each := func(visit func(delta []byte, channel, recipient string)) {
 		for _, completion := range completions {
@@ -92,18 +97,25 @@ func parse(data []byte) (tokens int, h uint64) {
 			tokens += len(completion)
 		}
 	}
+
 	timed(func() {
 		each(func(delta []byte, channel, recipient string) { read += len(delta) + len(channel) + len(recipient) })
 	})
+
+	// A compiler must not find out that nothing uses the result.
 	if read == 0 {
 		log.Fatal("nothing was read")
 	}
+
+	// The hash is of a second pass, so that its time is not measured.
 	tokens, h = 0, offset
 	each(func(delta []byte, channel, recipient string) {
 		for _, s := range []string{string(delta), channel, recipient} {
 			for i := range len(s) {
 				h = (h ^ uint64(s[i])) * prime
 			}
+
+			// A byte that no UTF-8 has keeps the fields apart.
 			h = (h ^ 0xff) * prime
 		}
 	})

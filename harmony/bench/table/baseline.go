@@ -26,9 +26,12 @@ func baselineCommit(root, against string) (string, error) {
 		}
 		against = strings.TrimSpace(string(text))
 	}
+
 	commit, err := git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", against+"^{commit}")
 	if err != nil {
-		return "", fmt.Errorf("the commit of the baseline, %s, is not in this clone: fetch it with \"git fetch --unshallow\", or name another one with -against, or none with -against none", against)
+		return "", fmt.Errorf("the commit of the baseline, %s, is not in this clone: "+
+			"fetch it with \"git fetch --unshallow\", or name another one with -against, "+
+			"or none with -against none", against)
 	}
 	return commit, nil
 }
@@ -39,7 +42,9 @@ func checkout(root, commit, folder string) error {
 	if _, err := git(root, "archive", "--format=tar", "--output="+archive, commit); err != nil {
 		return fmt.Errorf("read the baseline: %w", err)
 	}
-	if output, err := exec.Command("tar", "-xf", archive, "-C", folder).CombinedOutput(); err != nil { //nolint:gosec // our own files
+
+	unpack := exec.Command("tar", "-xf", archive, "-C", folder) //nolint:gosec // our own files
+	if output, err := unpack.CombinedOutput(); err != nil {
 		return fmt.Errorf("unpack the baseline: %w: %s", err, output)
 	}
 	return os.Remove(archive)
@@ -53,7 +58,8 @@ func unchanged(root string) error {
 		return err
 	}
 	if changed != "" {
-		return fmt.Errorf("the baseline is a commit, but files have changed since the last one: commit them first\n%s", changed)
+		return fmt.Errorf("the baseline is a commit, but files have changed since the last one: commit them "+
+			"first\n%s", changed)
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ func losing(all map[string]change) (lost []suite) {
 			}
 			return true
 		})
+
 		if len(names) > 0 {
 			lost = append(lost, suite{s.pkg, names})
 		}
@@ -55,7 +56,8 @@ func losing(all map[string]change) (lost []suite) {
 
 var errNothing = errors.New("the baseline has none of these benchmarks: name another commit with -against")
 
-var errLoss = errors.New("benchmarks are slower than the baseline's, measured beside them: find out why, or accept it with -update")
+var errLoss = errors.New("benchmarks are slower than the baseline's, measured beside them: " +
+	"find out why, or accept it with -update")
 
 // compare prints the benchmarks that have changed by more than maxLoss, and those that
 // only one side has. It returns an error if one is slower.
@@ -66,11 +68,15 @@ func compare(w io.Writer, now, before figures) (err error) {
 		switch loss := c.loss(); {
 		case loss > maxLoss:
 			err = errLoss
-			fmt.Fprintf(w, "LOSS: %s takes %.0f %% longer: %s ns, the baseline's %s ns\n", name, loss*100, number(c.now), number(c.before))
+			fmt.Fprintf(w, "LOSS: %s takes %.0f %% longer: %s ns, the baseline's %s ns\n",
+				name, loss*100, number(c.now), number(c.before))
 		case loss < -maxLoss:
-			fmt.Fprintf(w, "gain: %s takes %.0f %% less: %s ns, the baseline's %s ns\n", name, -loss*100, number(c.now), number(c.before))
+			fmt.Fprintf(w, "gain: %s takes %.0f %% less: %s ns, the baseline's %s ns\n",
+				name, -loss*100, number(c.now), number(c.before))
 		}
 	}
+
+	// A benchmark with a new name would otherwise pass without a comparison.
 	only(w, "new: %s is not in the baseline\n", now, before)
 	only(w, "gone: %s is in the baseline only\n", before, now)
 	return err
@@ -94,6 +100,7 @@ func summary(w io.Writer, commit string, all map[string]change) {
 		}
 		return 1
 	})
+
 	least, most := names[0], names[len(names)-1]
 	fmt.Fprintf(w, "%d benchmarks beside those of commit %.12s: %+.0f %% (%s) to %+.0f %% (%s)\n",
 		len(all), commit, all[least].loss()*100, least, all[most].loss()*100, most)

@@ -32,6 +32,7 @@ func main() {
 	against := flag.String("against", "", "commit of the baseline, or none; default: the recorded one")
 	update := flag.Bool("update", false, "record this commit as the baseline, and accept its losses")
 	flag.Parse()
+
 	if err := run(*rounds, *benchtime, *against, *update); err != nil {
 		log.Fatal("table: ", err)
 	}
@@ -42,16 +43,20 @@ func run(rounds int, benchtime, against string, update bool) error {
 	if err != nil {
 		return err
 	}
+
+	// Before the minutes of measuring, because a tree that is not committed has no commit to record.
 	if update {
 		if err := unchanged(root); err != nil {
 			return err
 		}
 	}
+
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return fmt.Errorf("make a folder for the programs: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // temporary
+
 	b, err := build(root, dir, against)
 	if err != nil {
 		return err
@@ -60,6 +65,7 @@ func run(rounds int, benchtime, against string, update bool) error {
 	if err := b.measure(rounds); err != nil {
 		return err
 	}
+
 	table, err := rows(b.now.figures)
 	if err != nil {
 		return err
@@ -67,6 +73,8 @@ func run(rounds int, benchtime, against string, update bool) error {
 	if err := write(os.Stdout, table); err != nil {
 		return err
 	}
+
+	// A loss is shown even when it is accepted.
 	err = b.compare(os.Stdout)
 	if update {
 		return record(root)
@@ -76,10 +84,13 @@ func run(rounds int, benchtime, against string, update bool) error {
 
 // A bench is the work tree and the baseline, built.
 type bench struct {
-	now       tree
-	before    *tree // nil: nothing is compared
-	commit    string
-	ours      string // the program of the cold start
+	now tree
+	// before is nil if nothing is compared; commit is its.
+	before *tree
+	commit string
+
+	// ours is the program of the cold start.
+	ours      string
 	benchtime string
 }
 
@@ -89,18 +100,22 @@ func build(root, dir, against string) (b bench, err error) {
 	if err := b.now.build(); err != nil {
 		return b, err
 	}
+
 	b.ours = filepath.Join(dir, "ours")
 	cmd := exec.Command("go", "build", "-o", b.ours, "./harmony/bench/ours") //nolint:gosec // our own package
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return b, fmt.Errorf("build harmony/bench/ours: %w", err)
 	}
+
+	// A clone without history has no commit to compare with, but its own figures are of use.
 	if against == "none" {
 		return b, nil
 	}
 	if b.commit, err = baselineCommit(root, against); err != nil {
 		return b, err
 	}
+
 	folder := filepath.Join(dir, "baseline")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return b, fmt.Errorf("make a folder for the baseline: %w", err)
@@ -108,6 +123,7 @@ func build(root, dir, against string) (b bench, err error) {
 	if err := checkout(root, b.commit, folder); err != nil {
 		return b, err
 	}
+
 	b.before = &tree{root: folder, dir: folder, figures: figures{}}
 	if err := b.before.build(); err != nil {
 		return b, fmt.Errorf("baseline %.12s: %w", b.commit, err)
@@ -121,7 +137,9 @@ func (b bench) measure(rounds int) error {
 	if err != nil {
 		return fmt.Errorf("look at the vocabulary: %w", err)
 	}
+
 	b.now.figures.add("vocabulary", "MB", float64(vocabulary.Size())/1e6)
+
 	for i := range rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
 		if err := coldStart(b.ours, b.now.figures); err != nil {
@@ -131,6 +149,7 @@ func (b bench) measure(rounds int) error {
 			return err
 		}
 	}
+
 	if b.before == nil {
 		return nil
 	}
@@ -149,6 +168,7 @@ func (b bench) confirm(rounds int) error {
 		if len(lost) == 0 {
 			return nil
 		}
+
 		fmt.Fprintf(os.Stderr, "slower than the baseline, measured again (%d of %d): %v\n", n+1, repeats, lost)
 		for i := range rounds {
 			if err := b.round(i, lost); err != nil {
@@ -166,9 +186,12 @@ func (b bench) round(number int, suites []suite) error {
 	if b.before != nil {
 		trees = append(trees, b.before)
 	}
+
+	// A machine that gets slower within a round must not always do so for the same side.
 	if number%2 == 1 {
 		slices.Reverse(trees)
 	}
+
 	for _, s := range suites {
 		for _, name := range s.benchmarks {
 			for _, t := range trees {
@@ -187,10 +210,12 @@ func (b bench) compare(w io.Writer) error {
 	if b.before == nil {
 		return nil
 	}
+
 	all := changes(b.now.figures, b.before.figures)
 	if len(all) == 0 {
 		return errNothing
 	}
+
 	summary(w, b.commit, all)
 	return compare(w, b.now.figures, b.before.figures)
 }

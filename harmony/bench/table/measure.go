@@ -38,11 +38,12 @@ func (f figures) addOutput(pkg, output string, scale float64) error {
 		if !isResult || len(fields) < 4 {
 			continue
 		}
+
+		// Log lines of a benchmark can begin with its name too.
 		if _, err := strconv.Atoi(fields[1]); err != nil {
 			continue
 		}
-		// The name and the number of iterations are followed by pairs of value
-		// and unit.
+		// The name and the number of iterations are followed by pairs of value and unit.
 		for pair := range slices.Chunk(fields[2:], 2) {
 			if len(pair) != 2 {
 				return fmt.Errorf("a value without unit: %s", lines.Text())
@@ -51,6 +52,7 @@ func (f figures) addOutput(pkg, output string, scale float64) error {
 			if err != nil {
 				return fmt.Errorf("a value that is not a number: %s", lines.Text())
 			}
+
 			switch pair[1] {
 			case "ns/op":
 				value *= scale
@@ -93,13 +95,16 @@ func (f figures) worstKinds() []string {
 			kinds = append(kinds, strings.Split(kind, "/")[0])
 		}
 	}
+
+	// Each kind has a result for each size.
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
 }
 
 // suite is a package with benchmarks that the table shows.
 type suite struct {
-	pkg        string // path of the package from the root
+	// pkg is the path of the package from the root.
+	pkg        string
 	benchmarks []string
 }
 
@@ -108,8 +113,9 @@ func (s suite) String() string { return s.pkg + "." + strings.Join(s.benchmarks,
 // tree is the sources of a commit, or of the work tree, the folder of the programs built
 // of them, and what they measured.
 type tree struct {
-	root, dir string
-	figures   figures
+	root    string
+	dir     string
+	figures figures
 }
 
 func (t tree) binary(pkg string) string {
@@ -119,9 +125,11 @@ func (t tree) binary(pkg string) string {
 // build compiles the tests of all packages that the tree has. They are used in all rounds.
 func (t tree) build() error {
 	for _, s := range suites {
+		// A package that is newer than the baseline has nothing to compare with.
 		if _, err := os.Stat(filepath.Join(t.root, s.pkg)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		cmd := exec.Command("go", "test", "-c", "-o", t.binary(s.pkg), "./"+s.pkg) //nolint:gosec // our own package
 		cmd.Dir, cmd.Stderr = t.root, os.Stderr
 		if err := cmd.Run(); err != nil {
@@ -140,33 +148,47 @@ func (t tree) run(pkg, name, benchtime string) error {
 	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	cmd := exec.Command(binary, "-test.run=^$", "-test.bench=^Benchmark"+name+"$", "-test.benchmem", "-test.benchtime="+benchtime) //nolint:gosec // built above
+
+	flags := []string{
+		"-test.run=^$", "-test.bench=^Benchmark" + name + "$", "-test.benchmem", "-test.benchtime=" + benchtime,
+	}
+	cmd := exec.Command(binary, flags...) //nolint:gosec // built above
 	cmd.Dir, cmd.Stderr = filepath.Join(t.root, pkg), os.Stderr
+	// The collector's share would hide on a second core.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+
 	start := time.Now()
 	output, err := cmd.Output()
 	elapsed := time.Since(start)
 	if err != nil {
 		return fmt.Errorf("run %s of %s: %w", name, pkg, err)
 	}
+
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+
+	// More than 1 would come from the runtime's other threads, such as the collector's.
 	return t.figures.addOutput(pkg, string(output), min(1, float64(cpu)/float64(elapsed)))
 }
 
 // coldStart measures a new process that encodes one letter.
 func coldStart(program string, to figures) error {
+	// In a program of its own, because the process of a benchmark has started long before it.
 	cmd := exec.Command(program, "encode") //nolint:gosec // built above
 	output, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("measure the cold start: %w", err)
 	}
+
 	var load float64
 	if _, err := fmt.Sscanf(string(output), "load %g", &load); err != nil {
 		return fmt.Errorf("measure the cold start: %q: %w", output, err)
 	}
+
 	to.add("cold", "ms", load)
+
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		to.add("cold", "MB", float64(usage.Maxrss)/1024) // in KB on Linux
+		// Linux counts in KB.
+		to.add("cold", "MB", float64(usage.Maxrss)/1024)
 	}
 	return nil
 }

@@ -10,8 +10,12 @@ import (
 
 // row is a line of the table.
 type row struct {
-	what, measured, must, aim string
-	ratio                     float64 // must / measured; NaN if there is no limit
+	what     string
+	measured string
+	must     string
+	aim      string
+	// ratio is must / measured; NaN if there is no limit.
+	ratio float64
 }
 
 var suites = []suite{
@@ -29,11 +33,14 @@ const worst = "harmony.UnseenWorst/"
 // upTo describes a row whose value must not exceed a limit. The row shows the
 // benchmark's value in unit, multiplied by factor, with the unit shown.
 type upTo struct {
-	what, benchmark, unit string
-	factor                float64
-	shown                 string
-	must                  float64 // 0: no limit
-	aim                   string
+	what      string
+	benchmark string
+	unit      string
+	factor    float64
+	shown     string
+	// must is 0 if there is no limit.
+	must float64
+	aim  string
 }
 
 var library = []upTo{
@@ -58,7 +65,10 @@ var service = []upTo{
 	{"responses: a token to its event, answer", "filter/responses.Stream/answer", "ns/op", 1, "ns", 0, ""},
 	{"filter: a request of 41 messages seen before", "filter/extproc.Request", "ns/op", 1e-3, "µs", 0, ""},
 	{"its allocations", "filter/extproc.Request", "allocs/op", 1, "", 0, ""},
-	{"filter: a turn of 200,000 tokens seen before, without gRPC", "filter/extproc.AgentTurn", "ns/op", 1e-6, "ms", 0, ""},
+	{
+		"filter: a turn of 200,000 tokens seen before, without gRPC",
+		"filter/extproc.AgentTurn", "ns/op", 1e-6, "ms", 0, "",
+	},
 }
 
 func (u upTo) row(f figures) (row, error) {
@@ -66,7 +76,9 @@ func (u upTo) row(f figures) (row, error) {
 	if !ok {
 		return row{}, fmt.Errorf("nothing measured %s of %s", u.unit, u.benchmark)
 	}
+
 	r := row{u.what, strings.TrimSpace(number(v*u.factor) + " " + u.shown), "", u.aim, math.NaN()}
+
 	if u.must > 0 {
 		r.must, r.ratio = number(u.must)+" "+u.shown, u.must/(v*u.factor)
 	}
@@ -81,8 +93,11 @@ func rows(f figures) ([]row, error) {
 		if !ok {
 			return nil, fmt.Errorf("nothing measured how fast %s is encoded", kind)
 		}
+
 		table = append(table, row{"encode " + kind + ", generated", number(v) + " MB/s", "", "", math.NaN()})
 	}
+
+	// The worst kinds have a row each, and the worst growth of all is the row after them.
 	greatest := 0.0
 	for _, kind := range f.worstKinds() {
 		var ms [3]float64
@@ -93,21 +108,32 @@ func rows(f figures) ([]row, error) {
 			}
 			ms[i] = v / 1e6
 		}
+
+		// Both steps of ten times count: a quadratic cost may show only in the last.
 		greatest = max(greatest, ms[1]/ms[0], ms[2]/ms[1])
+
+		// 10 KB has no limit and shows the growth only. Of the other two, the ratio is the worse
+		// one.
 		table = append(table, row{
 			"encode " + kind + ": 10 KB, 100 KB, 1 MB",
-			fmt.Sprintf("%s, %s, %s ms (x%.1f, x%.1f)", number(ms[0]), number(ms[1]), number(ms[2]), ms[1]/ms[0], ms[2]/ms[1]),
+			fmt.Sprintf("%s, %s, %s ms (x%.1f, x%.1f)",
+				number(ms[0]), number(ms[1]), number(ms[2]), ms[1]/ms[0], ms[2]/ms[1]),
 			"-, 25, 400 ms", "20 ms/MB", min(25/ms[1], 400/ms[2]),
 		})
 	}
-	table = append(table, row{"the greatest growth for ten times the input", fmt.Sprintf("x%.1f", greatest), "x20", "", 20 / greatest})
+
+	table = append(table, row{
+		"the greatest growth for ten times the input", fmt.Sprintf("x%.1f", greatest), "x20", "", 20 / greatest,
+	})
 	for _, group := range []struct {
 		limits      []upTo
 		allocations string
 		prefixes    []string
 	}{
 		{library, "allocations, encode and parse, warm", []string{"harmony.Unseen", "harmony.Parser"}},
-		{service, "allocations of a token, filter and its parts", []string{"filter/extproc.Token", "filter/engine.DecodeOneToken", "filter/chat.Stream", "filter/responses.Stream"}},
+		{service, "allocations of a token, filter and its parts", []string{
+			"filter/extproc.Token", "filter/engine.DecodeOneToken", "filter/chat.Stream", "filter/responses.Stream",
+		}},
 	} {
 		for _, u := range group.limits {
 			r, err := u.row(f)
@@ -116,12 +142,14 @@ func rows(f figures) ([]row, error) {
 			}
 			table = append(table, r)
 		}
+
 		n, ok := f.most("allocs/op", group.prefixes...)
 		if !ok {
 			return nil, fmt.Errorf("nothing measured %s", group.allocations)
 		}
 		table = append(table, none(group.allocations, n))
 	}
+
 	return table, nil
 }
 
@@ -140,8 +168,11 @@ func number(v float64) string {
 	if v == 0 {
 		return "0"
 	}
+
+	// Of three significant digits, as many are behind the point as are not before it.
 	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
 	s := strconv.FormatFloat(v, 'f', max(0, digits), 64)
+
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
 	}
@@ -163,15 +194,19 @@ func write(w io.Writer, table []row) error {
 		}
 		cells = append(cells, [5]string{r.what, r.measured, r.must, ratio, r.aim})
 	}
+
 	var width [5]int
 	for _, line := range cells {
 		for i, c := range line {
+			// Columns count characters: µ has two bytes.
 			width[i] = max(width[i], len([]rune(c)))
 		}
 	}
+
 	for i := range cells[1] {
 		cells[1][i] = strings.Repeat("-", width[i])
 	}
+
 	for _, line := range cells {
 		var b strings.Builder
 		for i, c := range line {

@@ -27,11 +27,13 @@ func main() {
 	if len(os.Args) != 3 {
 		log.Fatal("usage: gen VOCABULARY.bin LAYOUT.go")
 	}
+
 	ranks, err := readRanks()
 	if err != nil {
 		log.Fatalf("reading %s: %v", ranksFile, err)
 	}
 	table := build(ranks)
+
 	if err := os.WriteFile(os.Args[1], table.data, 0o644); err != nil {
 		log.Fatal(err)
 	}
@@ -46,9 +48,12 @@ func readRanks() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// Another version of the loader could have other ranks, and every token would be wrong.
 	if sum := sha256.Sum256(file); hex.EncodeToString(sum[:]) != ranksSHA256 {
 		return nil, fmt.Errorf("SHA-256 is %x, want %s", sum, ranksSHA256)
 	}
+
 	text := make([]string, tokens)
 	for line := range strings.Lines(string(file)) {
 		encoded, rank, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -56,15 +61,19 @@ func readRanks() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		id, err := strconv.Atoi(rank)
 		if err != nil {
 			return nil, err
 		}
+
+		// The table has a place for each id, so each must occur, and only once.
 		if id < 0 || id >= tokens || text[id] != "" || len(b) == 0 {
 			return nil, fmt.Errorf("unexpected rank %d", id)
 		}
 		text[id] = string(b)
 	}
+
 	for id, t := range text {
 		if t == "" {
 			return nil, fmt.Errorf("rank %d is missing", id)

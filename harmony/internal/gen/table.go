@@ -35,23 +35,39 @@ const (
 func build(text []string) *table {
 	values := tokenValues(text)
 	t := &table{}
+
 	t.constant("shortSlots", shortSlots, "the number of slots at shortAt")
 	t.constant("mediumSlots", mediumSlots, "the number of slots at mediumAt")
 	t.constant("longSlots", longSlots, "the number of slots at longAt")
 	t.constant("prefixBits", prefixBits, "log2 of the masks at prefixAt")
 	t.constant("filterBits", filterBits, "log2 of the words at filterAt")
 	t.constant("quickBits", quickBits, "log2 of the number of slots at quickAt")
-	t.section("quickAt", "uint64 slots {low bits of the hash, 18 bits of id} of tokens of up to 8 bytes, one per home slot", quickTable(text))
+
+	t.section("quickAt",
+		"uint64 slots {low bits of the hash, 18 bits of id} of tokens of up to 8 bytes, one per home slot",
+		quickTable(text))
 	t.section("shortAt", "slots {8 bytes of text, uint32 value} of tokens of up to 8 bytes", shortTable(text, values))
-	t.section("mediumAt", "slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes", mediumTable(text, values))
+	t.section("mediumAt",
+		"slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes",
+		mediumTable(text, values))
+
 	slots, list := longTable(text, values)
 	t.section("longAt", "slots {16 bytes of text, uint32 first, uint32 end} of the prefixes of longer tokens", slots)
 	t.section("longListAt", "{uint32 value, uint32 length} of the tokens with a prefix, longest first", list)
 	t.section("bytesAt", "uint32 values of the 256 single bytes", byteTable(text, values))
-	t.section("pairsAt", "uint32 values of the tokens of two bytes, indexed by 256 times the first byte plus the second", pairTable(text, values))
-	t.section("prefixAt", "uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16), indexed by a hash of the first 4 bytes", prefixTable(text))
-	t.section("filterAt", "uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token", filterTable(text))
-	t.section("brokenAt", "bit set of the byte pairs at character boundaries inside tokens that begin or end within a character", brokenTable(text))
+	t.section("pairsAt",
+		"uint32 values of the tokens of two bytes, indexed by 256 times the first byte plus the second",
+		pairTable(text, values))
+	t.section("prefixAt",
+		"uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16), indexed by a hash of the first 4 bytes",
+		prefixTable(text))
+	t.section("filterAt",
+		"uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token",
+		filterTable(text))
+	t.section("brokenAt",
+		"bit set of the byte pairs at character boundaries inside tokens that begin or end within a character",
+		brokenTable(text))
+
 	offsets, all := decodeTable(text)
 	t.section("offsetsAt", "uint32 per token: offset of its bytes in the text", offsets)
 	t.section("textAt", "the bytes of all tokens in the order of their ids", all)
@@ -65,6 +81,7 @@ func tokenValues(text []string) []uint32 {
 	for id, s := range text {
 		ids[s] = id
 	}
+
 	values := make([]uint32, len(text))
 	for id, s := range text {
 		left, ok := lastMerge(ids, s)
@@ -83,6 +100,8 @@ func lastMerge(ids map[string]int, s string) (left int, ok bool) {
 	for i := range len(s) {
 		parts = append(parts, s[i:i+1])
 	}
+
+	// Two parts are left, so that the length of the left one can be read.
 	for len(parts) > 2 {
 		best, at := -1, 0
 		for i := range len(parts) - 1 {
@@ -90,12 +109,14 @@ func lastMerge(ids map[string]int, s string) (left int, ok bool) {
 				best, at = id, i
 			}
 		}
+
 		if best < 0 {
 			return 0, false
 		}
 		parts[at] += parts[at+1]
 		parts = slices.Delete(parts, at+1, at+2)
 	}
+
 	if len(parts) == 1 {
 		return 0, true
 	}
@@ -105,6 +126,8 @@ func lastMerge(ids map[string]int, s string) (left int, ok bool) {
 func shortTable(text []string, values []uint32) []byte {
 	t := newSlots(shortSlots, 12)
 	for id, s := range text {
+		// A text that ends in NUL would equal the padding of a shorter one. The encoder finds
+		// those of one and two bytes in tables of their own; there are no longer ones.
 		if len(s) <= 8 && s[len(s)-1] != 0 {
 			slot := t.take(pack(s) * hashFactor)
 			binary.LittleEndian.PutUint64(slot, pack(s))
@@ -124,7 +147,10 @@ func quickTable(text []string) []byte {
 		if len(s) > 8 || s[0] == 0 || s[len(s)-1] == 0 {
 			continue
 		}
+
 		h := pack(s) * hashFactor
+
+		// Ids are ranks, so the first token that takes a slot is the most frequent one.
 		if slot := t[8*(h>>(64-quickBits)):][:8]; binary.LittleEndian.Uint64(slot) == 0 {
 			binary.LittleEndian.PutUint64(slot, h<<quickBits|uint64(id))
 		}
@@ -138,6 +164,7 @@ func mediumTable(text []string, values []uint32) []byte {
 		if len(s) <= 8 || len(s) > 16 {
 			continue
 		}
+
 		a, b := pack(s[:8]), pack(s[8:])
 		slot := t.take(hash16(a, b))
 		binary.LittleEndian.PutUint64(slot, a)
@@ -158,6 +185,7 @@ func longTable(text []string, values []uint32) (slotData, list []byte) {
 			byPrefix[s[:16]] = append(byPrefix[s[:16]], id)
 		}
 	}
+
 	t := newSlots(longSlots, 24)
 	for _, prefix := range prefixes {
 		a, b := pack(prefix[:8]), pack(prefix[8:])
@@ -165,14 +193,18 @@ func longTable(text []string, values []uint32) (slotData, list []byte) {
 		binary.LittleEndian.PutUint64(slot, a)
 		binary.LittleEndian.PutUint64(slot[8:], b)
 		binary.LittleEndian.PutUint32(slot[16:], uint32(len(list)/8))
+
+		// The encoder looks for the longest token, and stops at the first that fits.
 		group := byPrefix[prefix]
 		slices.SortStableFunc(group, func(a, b int) int { return len(text[b]) - len(text[a]) })
 		for _, id := range group {
 			list = binary.LittleEndian.AppendUint32(list, values[id])
 			list = binary.LittleEndian.AppendUint32(list, uint32(len(text[id])))
 		}
+
 		binary.LittleEndian.PutUint32(slot[20:], uint32(len(list)/8))
 	}
+
 	return t.data, list
 }
 
@@ -200,10 +232,12 @@ func prefixTable(text []string) []byte {
 	masks := make([]uint16, 1<<prefixBits)
 	for _, s := range text {
 		if len(s) >= 4 {
+			// All lengths above 16 share a bit, because such tokens are found by their prefix.
 			h := binary.LittleEndian.Uint32([]byte(s)) * (hashFactor >> 32)
 			masks[h>>(32-prefixBits)] |= 1 << (min(len(s), 17) - 4)
 		}
 	}
+
 	var t []byte
 	for _, m := range masks {
 		t = binary.LittleEndian.AppendUint16(t, m)
@@ -219,10 +253,12 @@ func filterTable(text []string) []byte {
 		if len(s) > 16 {
 			continue
 		}
+
 		h := pack(s) * hashFactor
 		if len(s) > 8 {
 			h = hash16(pack(s[:8]), pack(s[8:]))
 		}
+
 		word := t[8*(h>>(64-filterBits)):]
 		mask := uint64(1)<<(h>>40&63) | 1<<(h>>34&63)
 		binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|mask)
@@ -235,9 +271,11 @@ func filterTable(text []string) []byte {
 func brokenTable(text []string) []byte {
 	t := make([]byte, 1<<16/8)
 	for _, s := range text {
+		// A token of valid UTF-8 crosses boundaries with whole characters only.
 		if utf8.ValidString(s) {
 			continue
 		}
+
 		for i := 1; i < len(s); i++ {
 			if utf8.RuneStart(s[i]) {
 				pair := int(s[i-1])<<8 | int(s[i])
@@ -253,6 +291,8 @@ func decodeTable(text []string) (offsets, all []byte) {
 		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(len(all)))
 		all = append(all, s...)
 	}
+
+	// One offset more than there are tokens: a token ends where the next one begins.
 	return binary.LittleEndian.AppendUint32(offsets, uint32(len(all))), all
 }
 
@@ -287,9 +327,13 @@ func (s *slots) take(hash uint64) []byte {
 	home, _ := bits.Mul64(hash, uint64(s.homes))
 	for i := int(home); ; i++ {
 		slot := s.data[i*s.size:][:s.size]
+
+		// The encoder probes until it finds an empty slot and has no bound of its own, so one must
+		// follow.
 		if i+1 == s.homes+spareSlots {
 			log.Fatal("no empty slot is left after the last")
 		}
+
 		if bytes.Count(slot, []byte{0}) == s.size {
 			return slot
 		}
@@ -308,9 +352,11 @@ func (t *table) constant(name string, value int, doc string) {
 
 // section appends b, aligned to 32 bytes, and adds a constant for its position.
 func (t *table) section(name, doc string, b []byte) {
+	// Slots of a power of two then lie within one cache line.
 	for len(t.data)%32 != 0 {
 		t.data = append(t.data, 0)
 	}
+
 	t.constant(name, len(t.data), doc)
 	t.data = append(t.data, b...)
 }
@@ -326,6 +372,7 @@ func (t *table) layout() []byte {
 		b.WriteString(c)
 	}
 	b.WriteString(")\n")
+
 	src, err := format.Source(b.Bytes())
 	if err != nil {
 		log.Fatal(err)
