@@ -146,11 +146,6 @@ func checkEncode(t *testing.T, text string) {
 		if end <= i {
 			t.Fatalf("%q: the piece at %d ends at %d", text, i, end)
 		}
-		if i+16 <= len(text) {
-			if fast := asciiEnd(text, i); fast != 0 && fast != end {
-				t.Fatalf("%q: the piece at %d ends at %d, asciiEnd says %d", text, i, end, fast)
-			}
-		}
 		pieces = append(pieces, mergeByRank(text[i:end])...)
 		i = end
 	}

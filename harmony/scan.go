@@ -1,7 +1,6 @@
 package harmony
 
 import (
-	"math/bits"
 	"unicode/utf8"
 )
 
@@ -264,37 +263,8 @@ var asciiStop = func() (t [256]uint8) {
 	return t
 }()
 
-// asciiEnd is pieceEnd for ASCII pieces that are followed by ASCII. It reads 16
-// bytes at s[i] and does not look at each byte of most words. It returns 0 for
-// other pieces.
-func asciiEnd(s string, i int) int {
-	w := le64(s, i)
-	k := uint(asciiPrefix[byte(w)])
-	class := asciiClass[byte(w>>(8*k))]
-	if class != classUpper && class != classLower {
-		return asciiOtherEnd(s, i)
-	}
-
-	n := k + 1
-	rest := (^lowerBytes(w) & highBits) >> (8 * n & 63)
-	if rest != 0 {
-		n += uint(bits.TrailingZeros64(rest)) / 8
-	} else {
-		rest = ^lowerBytes(le64(s, i+8)) & highBits
-		if rest == 0 {
-			return 0
-		}
-		n = 8 + uint(bits.TrailingZeros64(rest))/8
-	}
-
-	stop := asciiStop[s[i+int(n)]]
-	if stop == stopNever || stop == stopUpper && class == classUpper && n == k+1 {
-		return 0
-	}
-	return i + int(n)
-}
-
-// asciiOtherEnd is asciiEnd for pieces that are not words.
+// asciiOtherEnd is pieceEnd for ASCII pieces that are no words and are followed by ASCII. It returns
+// 0 for other pieces.
 func asciiOtherEnd(s string, i int) int {
 	class, next := asciiClass[s[i]], asciiClass[s[i+1]]
 	switch {

@@ -3,6 +3,7 @@ package chat
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -142,16 +143,13 @@ func (e *encoder) End(dst []byte) []byte {
 		dst = append(e.beginChunk(dst), `"choices":[],"usage":`...)
 		dst = append(e.appendUsage(dst), "}\n\n"...)
 	}
-	return append(dst, done...)
+	return append(dst, jsontext.Done...)
 }
-
-// done is the last event of a stream.
-const done = "data: [DONE]\n\n"
 
 // Error ends a stream that has failed.
 func (*encoder) Error(dst []byte, err *apierror.Error) []byte {
-	dst = append(append(dst, "data: "...), err.JSON()...)
-	return append(dst, "\n\n"+done...)
+	event := append(jsontext.Writer(dst).Event(""), err.JSON()...)
+	return append(event.EndEvent(), jsontext.Done...)
 }
 
 // Object writes the chat.completion object of a request without stream.

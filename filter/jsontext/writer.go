@@ -49,13 +49,6 @@ func (w Writer) ClientKey(name string) Writer {
 // Text writes a member with a text.
 func (w Writer) Text(key, text string) Writer { return AppendString(w.Key(key), text) }
 
-// Escaped writes a member with a text that [AppendEscaped] has written.
-func (w Writer) Escaped(key string, text []byte) Writer {
-	w = append(w.Key(key), '"')
-	w = append(w, text...)
-	return append(w, '"')
-}
-
 // Raw writes a member with a value that is JSON.
 func (w Writer) Raw(key string, value []byte) Writer { return append(w.Key(key), value...) }
 

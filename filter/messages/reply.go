@@ -57,8 +57,7 @@ func (e *encoder) Begin(dst []byte, _ *reply.Choice) []byte {
 // Error ends a stream that has failed.
 func (e *encoder) Error(dst []byte, err *apierror.Error) []byte {
 	_, object := err.Anthropic(e.request.rc.RequestID)
-	dst = append(append(dst, "event: error\ndata: "...), object...)
-	return append(dst, "\n\n"...)
+	return append(jsontext.Writer(dst).Event("error"), object...).EndEvent()
 }
 
 // End writes the last events of a stream.
@@ -97,9 +96,7 @@ const ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
 // beginEvent begins an event: its name, and the object that names it again.
 func beginEvent(dst []byte, name string) []byte {
-	dst = append(append(dst, "event: "...), name...)
-	dst = append(append(dst, "\ndata: {\"type\":\""...), name...)
-	return append(dst, '"')
+	return jsontext.Writer(dst).Event(name).Open().Text("type", name)
 }
 
 // endEvent ends an event and its object.

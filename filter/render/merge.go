@@ -9,7 +9,8 @@ import (
 )
 
 // merged is one chunk of Chat Completions that says what several say: vLLM's answer to
-// a chunk has one. A text is kept as it stands between the quotes of JSON.
+// a chunk has one. A text is kept as it stands between the quotes of JSON. The members are
+// taken by name: one that package chat writes, and that is not here, is lost.
 type merged struct {
 	id      string
 	created int64

@@ -13,9 +13,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
-// done ends every stream.
-const done = "data: [DONE]\n\n"
-
 // Writer appends events to Dst.
 type Writer struct {
 	Dst      []byte
@@ -44,4 +41,4 @@ func (w *Writer) Error(err *apierror.Error) {
 }
 
 // Close ends the stream.
-func (w *Writer) Close() { w.Dst = append(w.Dst, done...) }
+func (w *Writer) Close() { w.Dst = append(w.Dst, jsontext.Done...) }

@@ -70,7 +70,7 @@ type responseObject struct {
 	apart   bool // its conversation did not get its items
 }
 
-// appendResponse appends the response object.
+// append appends the response object: of an event, whole, or as it is stored.
 func (o *responseObject) append(dst []byte, end *ending) []byte {
 	dst = o.appendMembers(dst, end)
 	dst = append(o.encoder.output.append(append(dst, `,"output":[`...)), ']')
@@ -91,7 +91,10 @@ func (o *responseObject) appendStored(dst []byte, end *ending) []byte {
 	return dst
 }
 
-// appendMembers begins the response object with all members but its output.
+// appendMembers begins the response object with all members but its output. All response objects
+// have these: those of events, whole ones and stored ones. Replay and stored.conclude make the
+// events of an end of a stored object, so that a member that only the end has is removed there.
+// appendCompaction writes the other kind of object.
 func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 	q := o.request
 	dst = jsontext.AppendString(append(dst, `{"id":`...), q.ResponseID)
