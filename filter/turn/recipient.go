@@ -486,10 +486,10 @@ var headerWords = map[string]bool{
 }
 
 // gluedWords are words of a message header that a malformed header can have
-// directly behind the recipient.
-var gluedWords = []string{
-	"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message",
-}
+// directly behind the recipient. channel, message, code and final are none of them: they are
+// words of names, and archivechannel or run.code may be another tool than archive or run. Behind
+// a space or a control token, where they are words of the header, the parser has cut them off.
+var gluedWords = []string{"commentary", "analysis", "json", "assistant", "constrain"}
 
 // cutGlued removes one of gluedWords, and the dot before it, at the end of a text. None of
 // them is the end of another.
