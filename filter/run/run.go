@@ -193,6 +193,7 @@ func (r *Run) Reply() api.Reply { return r.reply }
 func (r *Run) At(now time.Time) {
 	r.now = now
 	r.pending.reuse()
+	r.reply.Turn().BeginEvent()
 }
 
 // advance begins the reply's next step, or completes the reply.
