@@ -193,7 +193,6 @@ func (r *Run) Reply() api.Reply { return r.reply }
 func (r *Run) At(now time.Time) {
 	r.now = now
 	r.pending.reuse()
-	r.reply.Turn().BeginEvent()
 }
 
 // advance begins the reply's next step, or completes the reply.
@@ -332,6 +331,7 @@ func (r *Run) end() {
 // Abandon ends the run without a word: something else has ended its reply, or it
 // cannot be trusted any more.
 func (r *Run) Abandon() {
+	r.leaveCall()
 	r.returnUnusedOfBroken()
 	r.phase = phaseEnded
 	r.unlock()
@@ -344,6 +344,7 @@ func (r *Run) Cancel() {
 		if jobs := r.reply.Cancel(); len(jobs) > 0 {
 			r.o.Executor.Detach(jobs)
 		}
+		r.leaveCall()
 		r.returnUnused()
 	}
 	r.Abandon()
