@@ -81,7 +81,23 @@ func (g *credentials) value(depth int) string {
 func (g *credentials) extra() string {
 	var b strings.Builder
 	for range g.IntN(3) {
-		fmt.Fprintf(&b, "%s:%s,", g.name(pick(g, credentialNames...)), g.value(0))
+		name := pick(g, credentialNames...)
+		value := g.value(0)
+		if strings.HasPrefix(name, "authorization") {
+			// Another type is refused before a member that is there twice is, and a replay has a
+			// text in its place.
+			value = fmt.Sprintf("%q", g.secret())
+		}
+		fmt.Fprintf(&b, "%s:%s,", g.name(name), value)
+	}
+
+	// Members of the APIs, with a URL or an object in which nobody expects it.
+	if g.IntN(6) == 0 {
+		name := pick(g, "url", "image", "document", "file", "input_audio", "configs", "filters", "skills", "user_location")
+		address := fmt.Sprintf("%q", g.fileURL())
+		value := pick(g, address, "["+address+"]", `{"url":`+address+"}", `[{"url":[`+address+"]}]",
+			fmt.Sprintf(`{%s:%q,"headers":%s}`, g.name("authorization"), g.secret(), g.headers()))
+		fmt.Fprintf(&b, "%s:%s,", g.name(name), value)
 	}
 	return b.String()
 }

@@ -244,6 +244,8 @@ func (r *Repairer) string(p []byte) (rest []byte) {
 	r.out = append(r.out, p[:i]...)
 	if r.keyed {
 		r.names.add(p[:i])
+	} else {
+		r.shape.text.add(p[:i])
 	}
 	if i == len(p) {
 		return nil
@@ -261,6 +263,7 @@ func (r *Repairer) string(p []byte) (rest []byte) {
 		}
 	case c == '\\':
 		r.take(c)
+		r.shape.text.last = 0
 		r.state = escape
 	case r.keyed, r.shape.inArray():
 		// The reading does not take it either.

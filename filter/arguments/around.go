@@ -104,7 +104,8 @@ func (r *reading) brackets(text string, lists int) bool {
 	}
 
 	// {}} may be the end of something, and 'a'}} the string a'} without its last quote.
-	return extra == "" || r.shape.filled && r.shape.isExtra(extra) && !r.made[SingleQuotes]
+	return extra == "" ||
+		r.shape.filled && r.shape.isExtra(extra) && !r.made[SingleQuotes] && !r.shape.text.mayHaveBracket()
 }
 
 // introduction reads the text before an object: a sentence, a fence, or both.
@@ -198,7 +199,12 @@ func isBare(text, parameter string) bool {
 	}
 
 	// Numbers, literals and arrays, as JSON and Python write them, are other values.
-	if _, isWord := pythonWords[trimmed]; isWord || json.Valid([]byte(trimmed)) {
+	if literals[strings.ToLower(trimmed)] || json.Valid([]byte(trimmed)) {
+		return false
+	}
+
+	// The first line of a code fence that has lost its back quotes.
+	if line, _, more := strings.Cut(trimmed, "\n"); more && languages[strings.ToLower(strings.TrimSpace(line))] {
 		return false
 	}
 
@@ -218,7 +224,7 @@ func isBare(text, parameter string) bool {
 
 	// Brackets may be those of an object, and a quote within a word the end of a string.
 	if strings.ContainsAny(text, "{}[]<>") || strings.Count(text, "(") != strings.Count(text, ")") ||
-		!hasWholeQuotes(text) {
+		!hasWholeQuotes(text) || !hasPairs(trimmed) || isAboutCode(trimmed) {
 		return false
 	}
 
@@ -253,6 +259,58 @@ func hasWholeQuotes(text string) bool {
 		opens = !opens
 	}
 	return opens
+}
+
+// literals are what languages write in place of a value, in lower case.
+var literals = wordSet("true false none null nil nan undefined infinity inf")
+
+// languages are the names behind the back quotes of a code fence, in lower case.
+var languages = wordSet(`bash sh shell shellscript zsh fish console terminal powershell pwsh ps1 cmd bat batch
+	python python3 py javascript js typescript ts jsx tsx json jsonc json5 yaml yml toml xml html css sql go golang
+	rust c cpp c++ csharp java kotlin swift ruby rb php perl lua r scala dockerfile makefile diff patch markdown md
+	text txt plaintext plain code`)
+
+func wordSet(list string) map[string]bool {
+	set := map[string]bool{}
+	for word := range strings.FieldsSeq(list) {
+		set[word] = true
+	}
+	return set
+}
+
+// hasPairs reports whether single quotes and back quotes come in pairs, and no back quote or
+// quote of typography is last: it may be the end of a string or a sentence that has lost its
+// beginning. An apostrophe is no quote, and a shell's command may end with a whole pair.
+func hasPairs(text string) bool {
+	single := 0
+	var before rune
+	for i, c := range text {
+		behind, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(c):])
+		if c == '\'' && !(unicode.IsLetter(before) && unicode.IsLetter(behind)) {
+			single++
+		}
+		before = c
+	}
+	return single%2 == 0 && strings.Count(text, "`")%2 == 0 && !strings.ContainsRune("`“”‘’", before)
+}
+
+// isAboutCode reports whether a text may be a sentence with code in back quotes, which a shell
+// would run.
+func isAboutCode(text string) bool {
+	sentence, behind, found := strings.Cut(text, "`")
+	if !found {
+		return false
+	}
+	for found {
+		// The code, and more of the sentence.
+		if _, behind, found = strings.Cut(behind, "`"); !found {
+			break
+		}
+		var more string
+		more, behind, found = strings.Cut(behind, "`")
+		sentence += more
+	}
+	return isProse(strings.TrimSpace(sentence), inSentences+":\"")
 }
 
 // isAssigned reports whether a text begins with a name and : or =, as in f(a=1) and --a=1

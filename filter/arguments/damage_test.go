@@ -210,6 +210,15 @@ func (d *damaged) write(v any) {
 	}
 }
 
+// end gives the last member another text, which the tokens have then too.
+func (d *damaged) end(value string) {
+	d.truth = slices.Clone(d.truth)
+	d.truth[len(d.truth)-1].value = value
+	again := damaged{generator: d.generator}
+	again.write(d.truth)
+	d.tokens = again.tokens
+}
+
 // quoted returns a string as JSON.
 func quoted(s string) string {
 	var b strings.Builder
@@ -805,6 +814,43 @@ var damages = []damage{
 		return true
 	}},
 
+	{"quote and bracket swapped", "brackets", false, true, func(d *damaged) bool {
+		// The text ends with a bracket that closes one of its own.
+		i := len(d.tokens) - 2
+		if i < 1 || d.tokens[i].kind != '"' || d.tokens[i].isName {
+			return false
+		}
+		value, bracket := d.oneOf("", "if (a) ", "echo $", d.tokens[i].value)+"{"+d.oneOf("", "b", "HOME", "return 1; "), "}"
+		if d.chance(3) {
+			value, bracket = strings.ReplaceAll(value, "{", "["), "]"
+		}
+		d.end(value + bracket)
+		last := &d.tokens[len(d.tokens)-2]
+		last.text = quoted(value)
+		last.plain = last.text
+		d.insert(len(d.tokens)-1, newToken('#', bracket))
+		return true
+	}},
+	{"bracket in the last text", "brackets", false, true, func(d *damaged) bool {
+		// One or more of the brackets behind the last text have come into it.
+		last := len(d.tokens) - 1
+		for last > 0 && isKind("}]")(&d.tokens[last]) {
+			last--
+		}
+		t := &d.tokens[last]
+		if t.kind != '"' || t.isName || strings.ContainsAny(t.value, "{}[]") {
+			return false
+		}
+		brackets := ""
+		for range 1 + d.IntN(len(d.tokens)-last-1) {
+			brackets += d.tokens[last+1].text
+			d.tokens = slices.Delete(d.tokens, last+1, last+2)
+		}
+		t.text = t.text[:len(t.text)-1] + brackets + d.oneOf(`"`, `"`, "")
+		t.plain = t.text
+		return true
+	}},
+
 	// Members.
 	{"member twice", "members", false, false, func(d *damaged) bool {
 		if len(d.truth) == 0 {
@@ -866,11 +912,7 @@ var damages = []damage{
 			return false
 		}
 		value := d.oneOf("rm x", "text", d.tokens[i].value) + "\"" + d.oneOf("}", "}]", "}}", "]", "} ]") + d.oneOf("", " text", " and then it's done.", "\n```\n", "\n")
-		d.truth = slices.Clone(d.truth)
-		d.truth[len(d.truth)-1].value = value
-		again := damaged{generator: d.generator}
-		again.write(d.truth)
-		d.tokens = again.tokens
+		d.end(value)
 		last := &d.tokens[len(d.tokens)-2]
 		last.text = `"` + strings.ReplaceAll(inside(last), `\"`, `"`) + `"`
 		return true
@@ -904,6 +946,26 @@ var damages = []damage{
 		only, ok := d.only()
 		text := quoted(only)
 		return ok && d.become(d.oneOf(text[1:], text[:len(text)-1], inside(&token{text: text}), repr(only), "```\n"+only+"\n```", "\ufeff"+only))
+	}},
+	{"half of the quotes of a bare text", "around", false, true, func(d *damaged) bool {
+		only, ok := d.only()
+		return ok && d.become(only+d.oneOf("'", "`", `"`, "’", "'\n"))
+	}},
+	{"a fence without back quotes", "around", false, true, func(d *damaged) bool {
+		only, ok := d.only()
+		return ok && strings.TrimSpace(only) != "" && d.become(d.oneOf("bash", "json", "Python", "sh ", "text")+"\n"+only)
+	}},
+	{"a sentence about a bare text", "around", false, true, func(d *damaged) bool {
+		only, ok := d.only()
+		if !ok || strings.Contains(only, "`") {
+			return false
+		}
+		return d.become(d.oneOf("I'll list the files with ", "Sure, let me clean up with ", "Sure! I run ", "First: ") + "`" + only + "`" +
+			d.oneOf("", ".", " now.", ", and then I go on."))
+	}},
+	{"a literal in place of a bare text", "around", false, true, func(d *damaged) bool {
+		_, ok := d.only()
+		return ok && d.become(d.oneOf("NaN", "NULL", "undefined", "Infinity", "TRUE", "none", "nil", " Null\n"))
 	}},
 	{"another notation", "around", false, false, func(d *damaged) bool {
 		if len(d.truth) == 0 {

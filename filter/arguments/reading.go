@@ -78,7 +78,7 @@ func (r *reading) isSure() bool {
 // is not: more digits may be missing.
 func (r *reading) end() bool {
 	isNumber := len(r.text) > 0 && isDigit(r.text[len(r.text)-1])
-	if isNumber || r.state != after || !r.shape.lacksLast() {
+	if isNumber || r.state != after || !r.shape.lacksLast() || r.shape.text.mayHaveBracket() {
 		return false
 	}
 	r.out = append(r.out, '}')
@@ -211,6 +211,7 @@ func (r *reading) string(quote byte, keyed bool) bool {
 		if r.state != inString {
 			r.shape.value()
 		}
+		r.shape.text.add(text)
 		r.state = after
 		return true
 	}

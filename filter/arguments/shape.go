@@ -28,6 +28,45 @@ type shape struct {
 	// Something follows an object or a list within the outer object, whose last bracket may be
 	// one that is too many there: {"a":[{"b":{"c":1},"d":2}]}]} may be {"a":[{"b":{"c":1,"d":2}}]}.
 	goesOn bool
+
+	// The last value, if it is a text.
+	text lastText
+}
+
+// lastText is what is known of the brackets of a text that is the last value so far. One of them
+// and the quote behind it may have changed places: {"a":"if (b) {c"}} is {"a":"if (b) {c}"} or
+// {"a":"if (b) {c"}, and {"a":"b}" is {"a":"b"} or {"a":"b}"}.
+type lastText struct {
+	// How many are open.
+	curly, square int
+	// One closes that was not open.
+	closed bool
+	// The last byte; 0: the end of an escape, or none.
+	last byte
+}
+
+// add takes the next bytes of the text.
+func (t *lastText) add(text []byte) {
+	for _, c := range text {
+		switch c {
+		case '{':
+			t.curly++
+		case '}':
+			t.curly--
+		case '[':
+			t.square++
+		case ']':
+			t.square--
+		}
+		t.closed = t.closed || t.curly < 0 || t.square < 0
+		t.last = c
+	}
+}
+
+// mayHaveBracket reports whether a bracket that is missing or too many behind the text may be
+// one of the text, or the text's last one of those behind it.
+func (t *lastText) mayHaveBracket() bool {
+	return t.closed || t.curly != 0 || t.square != 0 || t.last == '}' || t.last == ']'
 }
 
 // level is an open object or array.
@@ -96,6 +135,7 @@ func (s *shape) inArray() bool { return s.levels[len(s.levels)-1].bracket == '['
 
 // value notes a value: one of an array is an element of it.
 func (s *shape) value() {
+	s.text = lastText{}
 	if s.inArray() {
 		s.element()
 	}

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 // JSON of clients is kept by a list: keptMembers has the members of the APIs, and what of
@@ -21,9 +24,12 @@ const (
 	nothing keep = iota
 	// members: texts and numbers are kept, members of objects by keptMembers.
 	members
-	// content: as members, but objects are kept whole. What a model or a tool wrote is an
-	// object in places where a client may write a text or parts.
+	// content: as members, but objects are kept as guarded ones. What a model or a tool wrote is
+	// an object in places where a client may write a text or parts.
 	content
+	// guarded: members of any name are kept, except what every list of secrets has, at any
+	// depth. A text that is a URL is kept as an address.
+	guarded
 	// whole: everything is kept. Schemas and arguments have names of their own, and stand in
 	// the prompt.
 	whole
@@ -33,6 +39,8 @@ const (
 	address
 	// server: a URL without user, path, query and fragment.
 	server
+	// link: as members, but a text that is a URL is kept as an address.
+	link
 	// stored: JSON in base64, as the store's results have it.
 	stored
 )
@@ -48,6 +56,8 @@ type cleaner struct {
 	// are kept, except those that every list of secrets has, and except what it repeats of
 	// the request.
 	ours bool
+	// servers says that the value belongs to tools or servers, whose URLs are those of servers.
+	servers bool
 }
 
 // cleanJSON returns JSON without what may not be kept; nil if the text is no JSON. It may
@@ -83,8 +93,10 @@ func (c *cleaner) value(k keep, in string) {
 		case nothing, stored:
 			c.skip()
 			c.replace(begin, hiddenText)
-		case content, whole:
+		case whole:
 			c.skip()
+		case content:
+			c.object(guarded, in)
 		default:
 			c.object(k, in)
 		}
@@ -117,8 +129,11 @@ func (c *cleaner) text(begin int, k keep) {
 	switch k {
 	case nothing, names:
 		c.replace(begin, hiddenText)
-	case address, server:
+	case address, server, link, guarded:
 		raw := unquote(c.in[begin:c.at])
+		if (k == link || k == guarded) && !looksLikeURL(raw) {
+			return
+		}
 		if clean := cleanAddress(raw, k == server); clean != raw {
 			c.replace(begin, quote(clean))
 		}
@@ -145,6 +160,7 @@ func (c *cleaner) text(begin int, k keep) {
 }
 
 func (c *cleaner) object(k keep, in string) {
+	page := pageOf{json: c.in[c.at:]}
 	for c.at++; ; {
 		c.space()
 		if c.in[c.at] == '}' {
@@ -159,14 +175,14 @@ func (c *cleaner) object(k keep, in string) {
 		c.at++
 
 		// What the filter repeats of the request is the client's again, as deep as it goes.
-		ours := c.ours
-		of := nothing
-		if k != names {
-			of = c.keepOf(name, in)
+		ours, servers := c.ours, c.servers
+		of := c.keepWithin(k, name, in)
+		if pageMembers[name] && (of == address || of == link) && page.isPage() {
+			of = members
 		}
-		c.ours = ours && !repeated[name]
+		c.ours, c.servers = ours && !repeated[name], servers || serverLists[name]
 		c.value(of, name)
-		c.ours = ours
+		c.ours, c.servers = ours, servers
 
 		c.space()
 		if c.in[c.at] == ',' {
@@ -199,9 +215,45 @@ func (c *cleaner) array(k keep, in string) {
 	}
 }
 
+// keepWithin says what may be kept of a member of an object that is kept as k.
+func (c *cleaner) keepWithin(k keep, name, in string) keep {
+	switch k {
+	case names:
+		return nothing
+	case guarded:
+		return c.keepGuarded(name, in)
+	case server:
+		// No API has an object here. What the list knows may be a URL with another name.
+		if c.keepOf(name, in) != nothing {
+			return server
+		}
+		return nothing
+	}
+	return c.keepOf(name, in)
+}
+
+// keepGuarded is keepOf for an object whose members may have any name.
+func (c *cleaner) keepGuarded(name, in string) keep {
+	switch lower := strings.ToLower(name); {
+	case secretMembers[lower]:
+		return nothing
+	case lower == "headers":
+		return names
+	}
+
+	switch k := c.keepOf(name, in); k {
+	case whole, address, server, link:
+		return k
+	}
+	return guarded
+}
+
 // keepOf says what may be kept of a member of an object, which is itself the member in of
 // another one.
 func (c *cleaner) keepOf(name, in string) keep {
+	if name == "url" && c.servers {
+		return server
+	}
 	if k, listed := keptPlaces[name][in]; listed {
 		return k
 	}
@@ -223,6 +275,22 @@ func (c *cleaner) keepOf(name, in string) keep {
 	}
 
 	return nothing
+}
+
+// pageOf says of an object whether it is a page that the model sees. An object can have many
+// URLs, and is looked at once.
+type pageOf struct {
+	// From the object's first bracket on.
+	json   []byte
+	known  bool
+	answer bool
+}
+
+func (p *pageOf) isPage() bool {
+	if !p.known {
+		p.known, p.answer = true, pageTypes[gjson.GetBytes(p.json, "type").Str]
+	}
+	return p.answer
 }
 
 // replace puts a text in place of what was read from begin on.
@@ -309,6 +377,32 @@ func quote(s string) []byte {
 		return hiddenText
 	}
 	return raw
+}
+
+// looksLikeURL reports whether a text may be a URL. Contents, which may be long, do not begin
+// as one does.
+func looksLikeURL(text string) bool {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, `\\`) {
+		return true
+	}
+
+	scheme, behind, found := strings.Cut(text[:min(len(text), maxScheme)], ":")
+	if !found || scheme == "" || strings.IndexFunc(scheme, isNoScheme) >= 0 {
+		return false
+	}
+
+	// http:host is one for browsers; note: … is a text.
+	return strings.HasPrefix(behind, "//") || strings.HasPrefix(strings.ToLower(scheme), "http")
+}
+
+// maxScheme is more bytes than the scheme of a URL has.
+const maxScheme = 64
+
+// isNoScheme reports whether the scheme of a URL cannot have a character. Browsers drop line
+// breaks and tabs.
+func isNoScheme(c rune) bool {
+	return c > unicode.MaxASCII || !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("+-.\t\r\n", c)
 }
 
 // cleanAddress is a URL without its user, query and fragment, and, of a server, without its

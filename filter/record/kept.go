@@ -15,15 +15,21 @@ var secretMembers = words("authorization authorization_token domain_secrets api_
 // replayed. What is a credential, and what has one, must not.
 var keptMembers = keptAs(map[keep]string{
 	// Texts for the model, and what it and tools wrote.
-	content: `action actions content error input message operation output result summary text`,
+	content: `content error input message output result summary text`,
 
-	// Members of these have names of a client, of a model, or of an engine.
-	whole: `annotations arguments configs filters generate_chunk generate_response guided_json input_examples
-		input_schema json json_schema logit_bias logprobs metadata output_schema parameters properties
-		ranking_options schema skills stream_state structured_content structured_outputs user_location`,
+	// What a model wrote to call a tool, schemas, and what a tool wrote as JSON. Members of these
+	// have names of a client or of a model.
+	whole: `action actions arguments guided_json input_examples input_schema json json_schema operation
+		output_schema parameters properties schema structured_content structured_outputs`,
 
-	address: `audio_url file_url image_url video_url`,
+	// Members of these have names of a client or of an engine.
+	guarded: `annotations configs filters generate_chunk generate_response logit_bias logprobs metadata
+		ranking_options skills stream_state user_location`,
+
+	address: `audio_url file_url image_url url video_url`,
 	server:  `server_url`,
+	// Contents, objects with contents, or their URLs.
+	link: `document file file_data image input_audio input_image source`,
 
 	members: `add_generation_prompt add_special_tokens after allowed_callers allowed_domains allowed_tools always
 		approval_request_id approve author background bad_words begin best_of between_tools blocked_domains
@@ -33,13 +39,13 @@ var keptMembers = keptAs(map[keep]string{
 		container_id context context_management continue_final_message continuous_usage_stats conversation
 		created created_at created_by custom data default_config defer_loading definition delta description
 		detail developer diagnostics diff disable_parallel_tool_use display display_height display_height_px
-		display_width display_width_px document documents eager_input_streaming early_stopping ebnf echo edits
+		display_width display_width_px documents eager_input_streaming early_stopping ebnf echo edits
 		effort enable_response_messages enabled encrypted_content end_turn enum end environment error_code
-		error_message execution exclude_tools exit_code fallbacks file file_data file_id file_ids filename
+		error_message execution exclude_tools exit_code fallbacks file_id file_ids filename
 		finish_reason format frequency_penalty function function_call functions generate_summary grammar group
 		guided_choice guided_decoding_backend guided_grammar guided_regex guided_whitespace_pattern id
-		ignore_eos image images include include_reasoning include_stop_str_in_output include_usage index
-		inference_geo input_audio input_fidelity input_token_ids input_tokens instructions is_error items keep
+		ignore_eos images include include_reasoning include_stop_str_in_output include_usage index
+		inference_geo input_fidelity input_token_ids input_tokens instructions is_error items keep
 		length_penalty limit max_completion_tokens max_num_results max_output_length media_type
 		max_output_tokens max_tokens max_tool_calls max_uses mcp_server_name mcp_servers messages
 		messages_request min_p min_tokens moderation modalities mode model model_view n name names namespace
@@ -53,30 +59,40 @@ var keptMembers = keptAs(map[keep]string{
 		revised_prompt return_hidden_states return_token_ids return_token_strs return_tokens_as_token_ids role
 		safety_identifier score search_content_types search_context_size seed separate_reasoning
 		server_description server_label server_name service_tier session signature size skip_special_tokens
-		source sources spaces_between_special_tokens speed start_index end_index status stderr stdout stop
+		sources spaces_between_special_tokens speed start_index end_index status stderr stdout stop
 		stop_sequences stop_token_ids store stream stream_options stream_reasoning strict structural_tag
 		structures syntax system temperature thinking thinking_token_budget thread timeout timeout_ms title
 		token_ids tokens tool tool_call_id tool_calls tool_choice tool_configuration tool_name tool_names
 		tool_reference tool_use_id tools top_k top_logprobs top_p trigger triggers truncate_prompt_tokens
-		truncation ttl type url use_beam_search user user_id user_profile_id value_type vector_store_ids
+		truncation ttl type use_beam_search user user_id user_profile_id value_type vector_store_ids
 		verbosity web_search_options whole workspace_id working_directory chat_template_kwargs disable_reasoning
 		enable_thinking generate max_thinking_tokens parse_tool_calls partial random_seed reasoning_budget
 		reasoning_budget_tokens reasoning_details reasoning_format reasoning_split repeat_penalty think
 		thinking_blocks thinking_budget thinking_budget_tokens thinking_mode exclude usage json_object
-		input_image enable`,
+		enable`,
 })
 
 // keptPlaces says what may be kept of members that mean another thing in each place, by the
 // member that they are in.
 var keptPlaces = map[string]map[string]keep{
-	// Elsewhere it is an address that the model sees, such as that of a page.
-	"url": {"mcp_servers": server, "source": address, "image_url": address, "video_url": address, "audio_url": address},
+	// Of a block of Messages it is the arguments of a call.
+	"input": {"content": whole},
 	// Of an item it is what the model wrote. Elsewhere it may be the code of a grant.
 	"code": {
 		"input": content, "items": content, "item": content,
 		"output": content, "data": content, "content": content,
 	},
 }
+
+// serverLists are the members with tools and servers.
+var serverLists = words("additional_tools mcp_servers tool tools")
+
+// pageTypes are the types of objects about a page that the model has seen, and pageMembers
+// those with its address. It stands in the prompt, so that a replay needs the whole of it.
+var (
+	pageTypes   = words("search_result url_citation web_fetch_result web_search_result web_search_result_location")
+	pageMembers = words("source url")
+)
 
 func keptAs(lists map[keep]string) map[string]keep {
 	all := map[string]keep{}

@@ -63,6 +63,26 @@ func TestArgumentsAreAskedForAgain(t *testing.T) {
 	}
 }
 
+// The checks of one event's calls take so much work together, and those of the next event as
+// much again: hundreds of calls at once do not switch the checks off.
+func TestChecksOfEachEvent(t *testing.T) {
+	t.Parallel()
+	slow := "^a*" + strings.Repeat("a{0,128}", 7) + "b$"
+	request := decodeChat(t, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"`+slow+`"}},"required":["a"]}}}]`, false, &turn.Model{ToolArguments: turn.ArgumentsRetry})
+	r := newTestRun(t, request, api.Loop, "vllm")
+	r.env.Limits.Continuations = 1
+	r.Start()
+	many := strings.Repeat(`{"a":"`+strings.Repeat("a", 200)+`b"}<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>`, 50)
+	r.feed(ok(), bytesOf(event("", tokens(calledHeader+many+`{"b":1}<|end|><|start|>assistant`)...)))
+	if len(r.executor.calls) != 1 {
+		t.Fatalf("%d calls: the checks of one event have no bound", len(r.executor.calls))
+	}
+	r.feed(bytesOf(event("", tokens(`<|channel|>commentary to=functions.f<|message|>{"b":1}<|end|>`)...)))
+	if len(r.executor.calls) != 2 {
+		t.Errorf("%d calls: the next event's calls are not checked", len(r.executor.calls))
+	}
+}
+
 // Arguments are asked for once. A lost call that has begun with them is continued after
 // the header.
 func TestAskedForOnce(t *testing.T) {

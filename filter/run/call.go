@@ -214,6 +214,7 @@ func (r *Run) EngineBytes(p []byte, end bool) {
 	}
 
 	// The client gets what came before an error.
+	r.reply.Turn().BeginEvent()
 	chunks, err := c.decoder.Feed(p, r.chunks[:0])
 	r.chunks = chunks
 	r.rec.Tape.Chunks(chunks)

@@ -336,6 +336,7 @@ func (r *Run) end() {
 // Abandon ends the run without a word: something else has ended its reply, or it
 // cannot be trusted any more.
 func (r *Run) Abandon() {
+	r.leaveCall()
 	r.returnUnusedOfBroken()
 	r.phase = phaseEnded
 	r.unlock()
@@ -348,6 +349,7 @@ func (r *Run) Cancel() {
 		if jobs := r.reply.Cancel(); len(jobs) > 0 {
 			r.o.Executor.Detach(jobs)
 		}
+		r.leaveCall()
 		r.returnUnused()
 	}
 	r.Abandon()

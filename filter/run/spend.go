@@ -23,6 +23,9 @@ type spending struct {
 	granted func()
 	refused func(err *apierror.Error)
 
+	// A model call was sent and no engine had answered when the reply was given up.
+	leftCall bool
+
 	// Output tokens that engines have made, whether a client sees them or not.
 	total  int // of the reply
 	output int // since the last reservation
@@ -81,7 +84,7 @@ func (r *Run) usedSoFar() budget.Usage {
 
 // madeSoFar is usedSoFar without what only the reply knows.
 func (r *Run) madeSoFar() budget.Usage {
-	if !r.answered {
+	if !r.answered && !r.spend.leftCall {
 		return budget.Usage{}
 	}
 	return budget.Usage{Input: r.rec.PromptTokens(), Output: r.spend.total}
@@ -222,6 +225,15 @@ func (r *Run) endsWithQuota(*apierror.Error) {
 	}
 	if !r.waits(nil) {
 		r.advance()
+	}
+}
+
+// leaveCall notes that the reply is given up, as when its client leaves. A call that was sent then
+// is charged with its prompt: an engine may have read all of it, and a client that always leaves
+// in time would have that for nothing. A call that was refused, or has failed, stays free.
+func (r *Run) leaveCall() {
+	if r.phase == phaseCall && r.call.phase == callSent {
+		r.spend.leftCall = true
 	}
 }
 

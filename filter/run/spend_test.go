@@ -194,10 +194,11 @@ func TestSettledOnce(t *testing.T) {
 			t.Errorf("%s: %d tokens are charged, want %d", name, r.charged(), want)
 		}
 	}
+	// Before an engine has begun to answer: the prompt was sent, and may have been read.
 	r := startBudgeted(t, chatRequest(t, "", false), budget.Budget{Tokens: 500_000})
-	r.Cancel() // before an engine has begun to answer
-	if r.do(&r.executor.detached); r.charged() != 0 {
-		t.Errorf("%d tokens are charged for no answer", r.charged())
+	r.Cancel()
+	if got := r.finish(); got != 0 {
+		t.Errorf("%d tokens are charged beside the prompt, for no answer", got)
 	}
 }
 
@@ -313,17 +314,69 @@ func TestOvershootIsNotCharged(t *testing.T) {
 	}
 }
 
-// A reply that no engine has begun to answer costs nothing, however it ends.
-func TestUnansweredCostsNothing(t *testing.T) {
+// A call that was sent is charged with its prompt, though no engine has begun to answer when the
+// client leaves: it was free once, and prompts of any length could be computed for nothing.
+func TestClientThatLeavesPaysThePrompt(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(r *budgetedRun){
+	ends := map[string]func(r *budgetedRun){
 		"canceled":  func(r *budgetedRun) { r.Cancel() },
 		"abandoned": func(r *budgetedRun) { r.Abandon() },
+	}
+	before := map[string][]Event{
+		"sent":                         {},
+		"the prefill engine answers":   {{Kind: EventPrefilling}},
+		"sent again, behind a failure": {Broken(errBroken)},
+	}
+	for name, end := range ends {
+		for when, events := range before {
+			r := startBudgeted(t, chatRequest(t, `,"max_tokens":50`, false), budget.Budget{Tokens: 10_000})
+			r.feed(events...)
+			if r.Ended() {
+				t.Fatalf("%s, %s: ended", name, when)
+			}
+			end(r)
+			if got := r.finish(); got != 0 {
+				t.Errorf("%s, %s: %d tokens are charged beside the prompt", name, when, got)
+			}
+		}
+	}
+}
+
+// rejection is an answer of an engine with an error.
+func rejection(status int) []Event {
+	return []Event{Answered(status, http.Header{}, nil), bytesOf(`{"error":{"message":"no"}}`), Ended(nil)}
+}
+
+// What an engine refuses, and what cannot reach one, costs nothing, and nor does a reply whose
+// call was not sent. A client that leaves while the error is being read does not change that.
+func TestFailuresCostNothing(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *budgetedRun){
+		"refused":             func(r *budgetedRun) { r.feed(rejection(http.StatusBadRequest)...) },
+		"too many":            func(r *budgetedRun) { r.feed(rejection(http.StatusTooManyRequests)...) },
+		"refused, and leaves": func(r *budgetedRun) { r.feed(rejection(http.StatusBadRequest)[0]); r.Cancel() },
+		"connection errors": func(r *budgetedRun) {
+			for range 10 {
+				r.feed(Broken(errBroken))
+			}
+		},
+		"5xx": func(r *budgetedRun) {
+			for range 10 {
+				r.feed(rejection(http.StatusInternalServerError)...)
+			}
+		},
+		"no answer in time": func(r *budgetedRun) {
+			for range 10 {
+				if !r.Ended() {
+					r.wait(time.Hour, TimerFirst)
+				}
+			}
+		},
 	} {
 		r := startBudgeted(t, chatRequest(t, `,"max_tokens":50`, false), budget.Budget{Tokens: 10_000})
 		end(r)
-		if r.do(&r.executor.detached); r.charged() != 0 {
-			t.Errorf("%s: %d tokens are charged", name, r.charged())
+		if r.do(&r.executor.detached); r.charged() != 0 || !r.Ended() {
+			t.Errorf("%s: %d tokens are charged, ended %t", name, r.charged(), r.Ended())
 		}
 	}
 }

@@ -126,10 +126,14 @@ func (s *toolset) validator(account *work.Account, name ToolName) *constraint.Va
 		return nil
 	}
 
-	// A schema that cannot be checked is kept as nil, so that nobody tries again.
+	// A schema that cannot be checked is kept as nil, so that nobody tries again. One for which
+	// the event's other checks have left too little is tried with the next event.
 	validator, made := s.validators[name]
 	if !made {
 		validator, _ = constraint.NewValidator(account, schema)
+		if account.Err() != nil {
+			return nil
+		}
 		if s.validators == nil {
 			s.validators = map[ToolName]*constraint.Validator{}
 		}

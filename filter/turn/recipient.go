@@ -413,13 +413,24 @@ func (p *spellings) foldedName(form string) []ToolName {
 // Of several names the longest counts. A word after _ or - is one of the name:
 // delete_message is not delete.
 func (p *spellings) withHeader(form string) []ToolName {
-	for more := true; more; {
-		form, more = cutGlued(form)
-		if found := p.folded(form); more && len(found) > 0 {
+	builtin := false
+	for {
+		rest, more := cutGlued(form, gluedWords)
+		if !more {
+			rest, more = cutGlued(form, nameWords)
+			builtin = builtin || more
+		}
+		if !more {
+			return nil
+		}
+
+		// The model knows the names of built-in tools: nothing else is called as one with such a word.
+		form = rest
+		found := p.folded(form)
+		if len(found) > 0 && (!builtin || !slices.ContainsFunc(found, func(t ToolName) bool { return !t.Builtin })) {
 			return found
 		}
 	}
-	return nil
 }
 
 const (
@@ -487,14 +498,17 @@ var headerWords = map[string]bool{
 
 // gluedWords are words of a message header that a malformed header can have
 // directly after the recipient.
-var gluedWords = []string{
-	"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message",
-}
+var gluedWords = []string{"commentary", "analysis", "json", "assistant", "constrain"}
 
-// cutGlued removes one of gluedWords, and the dot before it, at the end of a text. None of
+// nameWords are the others of them. They are words of names as well: archivechannel and run.code
+// may be other tools than archive and run. After a space or a control token, where they can be
+// nothing but words of the header, the parser has cut them off.
+var nameWords = []string{"final", "code", "channel", "message"}
+
+// cutGlued removes one of some words, and the dot before it, at the end of a text. None of
 // them is the end of another.
-func cutGlued(text string) (rest string, found bool) {
-	for _, w := range gluedWords {
+func cutGlued(text string, words []string) (rest string, found bool) {
+	for _, w := range words {
 		at := len(text) - len(w)
 		if at <= 0 || !strings.EqualFold(text[at:], w) || text[at-1] == '_' || text[at-1] == '-' {
 			continue

@@ -34,7 +34,7 @@ func TestRespelled(t *testing.T) {
 		"functions.Tool_A.functions.Tool_A": plain("Tool_A"), "function.Tool_A": plain("Tool_A"), "tools.Tool_A": plain("Tool_A"),
 		"tool.Tool_A": plain("Tool_A"), "namespace functions.Tool_A": plain("Tool_A"), "FUNCTIONS.tool_a": plain("Tool_A"),
 		"tool_Tool_A": plain("Tool_A"), "functionsTool_A": plain("Tool_A"), "functions_Tool_A": plain("Tool_A"), "toola": plain("Tool_A"),
-		"functions.Tool_A<|constrain|>json": plain("Tool_A"), "functions.Tool_A.json": plain("Tool_A"), "functions.Tool_Acode": plain("Tool_A"),
+		"functions.Tool_A<|constrain|>json": plain("Tool_A"), "functions.Tool_A.json": plain("Tool_A"), "functions.Tool_Acommentary": plain("Tool_A"),
 		"functions.get_weathe": plain("get_weather"),
 		"functions.get_weath":  plain("get_weather"), "functions.wetter_ä": plain("wetter_ä"), "wetter_ä": plain("wetter_ä"),
 		"functions.wetter_a\u0308": plain("wetter_ä"), "functions::Wetter_Ä": plain("wetter_ä"), `"погода"`: plain("погода"),
@@ -92,6 +92,9 @@ func TestOtherName(t *testing.T) {
 	for name, recipients := range map[string][]string{
 		"delete": {
 			"functions.delete_message", "functions.deleteMessage", "delete-channel", "functions.assistant_delete", "analysis_delete", "to_delete",
+			// A word of the header that is one of names too.
+			"functions.deletemessage", "functions.delete.message", "functions.deletechannel", "delete.channel", "functions.deletecode",
+			"functions.delete.code", "functions.deletefinal", "functions.delete.final",
 		},
 		"get_page_10":  {"functions.get_page_1"},
 		"delete_users": {"functions.delete_user"},
@@ -112,7 +115,7 @@ func TestOtherName(t *testing.T) {
 	}
 
 	for name, recipients := range map[string][]string{
-		"delete":   {"functions.deletemessage", "functions.delete.json", "functions.Delete.JSON"},
+		"delete":   {"functions.deletejson", "functions.delete.json", "functions.Delete.JSON"},
 		"☀️":       {"functions.☀️", "functions.__"},
 		"sunny_☀️": {"functions.sunny__", "functions.sunny_☀", "functions.sunny_☀️"},
 	} {
@@ -213,7 +216,7 @@ var damages = []func(r *rand.Rand, to string) string{
 		return string(runes[:len(runes)-r.IntN(min(4, len(runes)))])
 	},
 	func(r *rand.Rand, to string) string {
-		return to + [...]string{"json", "code", ".json", "<|constrain|>json", "commentary", "<|channel|>commentary"}[r.IntN(6)]
+		return to + [...]string{"json", " code", ".json", "<|constrain|>json", "commentary", "<|channel|>commentary"}[r.IntN(6)]
 	},
 	func(_ *rand.Rand, to string) string { return to + "é" },
 	func(r *rand.Rand, to string) string { return to + string(rune(0x400+r.IntN(64))) },

@@ -133,20 +133,49 @@ func (s *toolset) repairs(m *Model, name ToolName) bool {
 // maxTextSchema bounds the schemas in which a tool's only parameter is looked for.
 const maxTextSchema = 4 << 10
 
-// addText notes the parameter of a tool that takes one, if it is a string.
+// plainText are the keywords of a tool's parameters, and of one of them, that any text follows.
+// Of a tool with others, such as pattern, const or allOf, nobody knows before the call ends
+// whether the text is what it takes.
+var plainText = map[string]bool{
+	"type": true, "properties": true, "required": true, "title": true, "description": true, "default": true,
+	"examples": true, "example": true, "deprecated": true, "$schema": true, "$id": true, "$comment": true,
+	"additionalProperties": true,
+}
+
+// takesText reports whether a schema has none but these keywords. Properties that it does not
+// name must be forbidden, or not spoken of.
+func takesText(schema gjson.Result) bool {
+	plain := true
+	schema.ForEach(func(name, value gjson.Result) bool {
+		plain = plainText[name.Str] && (name.Str != "additionalProperties" || value.Type == gjson.False)
+		return plain
+	})
+	return plain
+}
+
+// addText notes the parameter of a tool that takes one, if it is a string of any text.
 func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 	if len(parameters) > maxTextSchema || bytes.Count(parameters, []byte(`"type"`)) > 2 {
 		return
 	}
 
 	only, n := "", 0
-	gjson.GetBytes(parameters, "properties").ForEach(func(name, schema gjson.Result) bool {
+	whole := gjson.ParseBytes(parameters)
+	if !takesText(whole) {
+		return
+	}
+	whole.Get("properties").ForEach(func(name, schema gjson.Result) bool {
 		n++
-		if schema.Get("type").Str == "string" && !schema.Get("enum").Exists() {
+		if schema.Get("type").Str == "string" && takesText(schema) {
 			only = name.Str
 		}
 		return n < 2
 	})
+
+	// One more that must be there is a parameter that has no schema.
+	if required := whole.Get("required").Array(); len(required) > 1 || len(required) == 1 && required[0].Str != only {
+		return
+	}
 
 	// An object of a text and something else could not be the text.
 	if only == "" || n != 1 {

@@ -193,6 +193,9 @@ type RequestContext struct {
 	// its bytes. It respects the context of who decodes the request; others, such as jobs,
 	// respect their own by [RequestContext.Within]. nil: it is not bounded.
 	Work *work.Account
+	// event is what checks take of Work while an event of the reply is handled; nil: none has
+	// yet. See [Turn.BeginEvent].
+	event *work.Account
 	// The model's engine accepts no constraint: a [Check] verifies its output.
 	Checked bool
 	// PromptTokens is how many tokens the prompt of a turn had whose output is there

@@ -54,21 +54,32 @@ func (rc *RequestContext) workRefused(param string) *apierror.Error {
 	return WorkError(param, rc.Work.Err())
 }
 
-// maxInline bounds what one check of a text takes on the goroutine of an exchange, which
-// answers to Envoy meanwhile: about 20 ms.
+// maxInline bounds what the checks of texts take together on the goroutine of an exchange, while
+// it handles one event: about 20 ms. It does not see meanwhile that its client has left, and
+// one event can have hundreds of calls.
 const maxInline = 400_000
 
-// inline makes a check of a text on the goroutine of an exchange. What takes more than
-// [maxInline], or more than the request may still take, is accepted unchecked.
+// inline makes a check of a text on the goroutine of an exchange. What takes more than is left
+// of the event's [maxInline], or more than the request may still take, is accepted unchecked.
 func (rc *RequestContext) inline(check func(account *work.Account) (bool, error)) bool {
-	account := rc.Work.Part(context.Background(), maxInline)
-	if account == nil {
+	if rc.event == nil {
+		rc.event = rc.Work.Part(context.Background(), maxInline)
+	}
+	if rc.event == nil || rc.event.Err() != nil {
 		return true
 	}
 
-	ok, err := check(account)
+	ok, err := check(rc.event)
 
 	return ok || err != nil
+}
+
+// BeginEvent says that the handling of another event of the reply begins: the checks of texts
+// may take as much again on the goroutine that handles it. A nil Turn has none.
+func (t *Turn) BeginEvent() {
+	if t != nil {
+		t.rc.event = nil
+	}
 }
 
 // WorkError returns the error of a [work.Account] as the client gets it; nil for nil.

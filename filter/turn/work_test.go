@@ -125,6 +125,45 @@ func TestChecksInline(t *testing.T) {
 	}
 }
 
+// One event can have hundreds of calls. Their checks take as much together as one may, also
+// if each takes less, and the next event's may take as much again.
+func TestManyChecksOfAnEvent(t *testing.T) {
+	t.Parallel()
+	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":"` + slow + `"}},"required":["a"]}`
+	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
+	f := ToolName{FunctionsNamespace, "f", false}
+	// It follows the schema: else the first call is the last one.
+	call := `<|channel|>commentary to=functions.f<|message|>{"a":"` + strings.Repeat("a", 200) + `b"}<|end|><|start|>assistant`
+	event := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, strings.Repeat(call, 100))}
+
+	for name, strict := range map[string]bool{"strict": true, "retry": false} {
+		rc := newAccounted()
+		model := *rc.Model
+		in := Input{Items: []Item{userHi}, Tools: tools, Strict: map[ToolName]bool{f: strict}}
+		if !strict {
+			model.ToolArguments = ArgumentsRetry
+		}
+		rc.Model = &model
+		turn := prepare(t, rc, &in)
+		reader, guard := turn.NewReader(func(Event) {}), turn.NewGuard()
+		for range 3 {
+			before := stepsLeft(rc.Work)
+			turn.BeginEvent()
+			if guard != nil {
+				if _, why := guard.Push(event.Tokens); why != NotInterrupted {
+					t.Errorf("%s: interrupted, %s", name, why)
+				}
+			}
+			if _, err := reader.Push(event); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if spent := before - stepsLeft(rc.Work); spent < maxInline/2 || spent > maxInline {
+				t.Errorf("%s: %d steps in one event", name, spent)
+			}
+		}
+	}
+}
+
 // TestAloneChecks shows that what no engine enforces is checked as far as the request's
 // account goes, and that the check says when it does not.
 func TestAloneChecks(t *testing.T) {
