@@ -13,8 +13,8 @@
 //
 // Package reply has the reply of all APIs; an API writes the events. The contract knows
 // neither HTTP/2 nor Envoy: package extproc is one who keeps it, and package replay another.
-// What only some requests can do is an interface of its own, such as [Locker] or
-// [BackgroundRequest].
+// What only some requests can do is a field of [Info], such as a lock, that is nil for the others;
+// what only some replies can do is a method of [Reply] that has nothing to say for the others.
 package api
 
 import (
@@ -29,8 +29,13 @@ import (
 
 // Request is a decoded request that needs model calls.
 type Request interface {
-	// ID is the id of the reply.
-	ID() string
+	// Info is what is known once the request is decoded.
+	Info() Info
+
+	// The methods that follow are not part of Info: the steps of a reply that come before its
+	// first model call change what they return. While the reply is made, only its goroutine may
+	// call them.
+
 	// Engine is the first model call; nil where a step of the reply comes
 	// before it.
 	Engine() *engine.Request
@@ -38,15 +43,38 @@ type Request interface {
 	Affinity() turn.Affinity
 	// RoutingInfo is what endpoint pickers and access logs are told.
 	RoutingInfo() turn.RoutingInfo
-	// Stream reports whether the reply is server-sent events.
-	Stream() bool
-	// KeepAlive is what a stream sends in a silence: whole lines between two events,
-	// without a meaning for the client. See [KeepAliveComment].
-	KeepAlive() string
 	// Ignored names the parameters that were accepted and have no effect.
 	Ignored() []string
+	// Kept is about how many bytes of the client's, and of what is made of it, are kept
+	// until the reply has ended: such as what the reply repeats, and what is stored.
+	Kept() int
+
 	// NewReply begins the reply.
 	NewReply(m Mode) Reply
+}
+
+// Info is what stays as it is of a [Request] while its reply is made. A goroutine other than the
+// reply's may ask for it.
+type Info struct {
+	// ID is the id of the reply.
+	ID string
+	// Continues is that the reply goes on under the id of a stored one.
+	Continues bool
+
+	// Stream is that the reply is server-sent events.
+	Stream bool
+	// KeepAlive is what a stream sends in a silence: whole lines between two events,
+	// without a meaning for the client. See [KeepAliveComment].
+	KeepAlive string
+	// KeepsOutput is that also a stream keeps the model's output until its end, as the reply
+	// that is one object does.
+	KeepsOutput bool
+
+	// Lock is the lock of the conversation that the request has locked in the store; nil: none is.
+	Lock Lock
+	// Background is for a reply that is made after the client has its answer; nil: the client
+	// waits for the reply.
+	Background Background
 }
 
 // Mode says which steps a reply may have.
@@ -91,6 +119,15 @@ type Reply interface {
 	Fault() error
 	// Turn is the turn of the model call being made; nil where there is none.
 	Turn() *turn.Turn
+	// ToolCalls is, for the log, how many calls of tools were made, and how many accesses to
+	// servers of tools, calls and lists, failed.
+	ToolCalls() (made, failed int)
+
+	// Ending reports whether how the reply has ended is being stored.
+	Ending() bool
+	// Background is the reply as the maker of a response in the background uses it; nil: the
+	// request has no [Info.Background].
+	Background() BackgroundReply
 }
 
 // KeepAliveComment is what a stream sends in a silence if its API has no event for
@@ -115,41 +152,17 @@ type Job interface {
 	Do(ctx context.Context) (result any, err error)
 }
 
-// Locker is a [Request] that has locked its conversation in the store. The lock
-// is renewed while the reply is made.
-type Locker interface {
-	Request
-	// Locked reports whether there is a lock.
-	Locked() bool
-	// RenewLock extends the lock by its lease. An error that is
-	// store.ErrConflict means that the lock is lost.
-	RenewLock(ctx context.Context) error
+// Lock is the lock of a conversation in the store, which is renewed while the reply is made.
+type Lock interface {
+	// Renew extends the lock by its lease. An error that is store.ErrConflict means that
+	// the lock is lost.
+	Renew(ctx context.Context) error
 	// Unlock releases the lock. It may be called more than once.
 	Unlock(ctx context.Context) error
 }
 
-// Keeper is a [Request] that keeps much of the client's until its reply has ended, such
-// as what the reply repeats of it, and what is stored.
-type Keeper interface {
-	Request
-	// Kept is about how many bytes of memory that takes, with what is made of it.
-	Kept() int
-}
-
-// Accumulator is a [Request] whose streamed reply keeps the model's output until its end,
-// as the reply that is one object does.
-type Accumulator interface {
-	Request
-	// KeepsOutput reports whether it does.
-	KeepsOutput() bool
-}
-
-// BackgroundRequest is a [Request] whose reply can be made after the client has
-// its answer.
-type BackgroundRequest interface {
-	Request
-	// Background reports whether it is to be.
-	Background() bool
+// Background is what a [Request] has whose reply is made after the client has its answer.
+type Background interface {
 	// Queue stores that owner makes the response, and returns the response's
 	// key and the object that the client gets.
 	Queue(ctx context.Context, owner string, lease time.Duration) (key store.Key, object []byte, err *apierror.Error)
@@ -159,15 +172,13 @@ type BackgroundRequest interface {
 	Follow() Follower
 }
 
-// BackgroundReply is the [Reply] to a [BackgroundRequest].
+// BackgroundReply is the [Reply] to a request with a [Background].
 type BackgroundReply interface {
 	Reply
 	// Start says that the stream's first events are stored already.
 	Start()
 	// Sequence is the number of the stream's next event.
 	Sequence() int
-	// Ending reports whether how the response has ended is being stored.
-	Ending() bool
 	// Lost is why the response could not be stored as it has ended; nil if it
 	// could. Its stream has no end of ours then.
 	Lost() error

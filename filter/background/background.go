@@ -36,7 +36,7 @@
 //	forgotten  no renewal, no place           –
 //
 // The package knows runs, the store and the loopback listener. It does not know any API: a
-// response is an [api.BackgroundRequest], which stores its own beginning and end.
+// response has an [api.Background], which stores its own beginning and end.
 package background
 
 import (
@@ -124,7 +124,8 @@ type Response struct {
 	Tenant    string
 	Started   time.Time
 
-	Request api.BackgroundRequest
+	// Request is one whose Info has a Background.
+	Request api.Request
 	Target  run.Target
 	// Header is that of the client's request, and Parent its span.
 	Header http.Header
@@ -161,7 +162,7 @@ func (m *Maker) Queue(ctx context.Context, r *Response) (object []byte, err *api
 
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	r.key, object, err = r.Request.Queue(ctx, m.o.Owner, leaseTime)
+	r.key, object, err = r.Request.Info().Background.Queue(ctx, m.o.Owner, leaseTime)
 	queued = err == nil
 	return object, err
 }
@@ -299,7 +300,7 @@ func newMaking(ctx context.Context, m *Maker, r *Response) *making {
 
 // make makes the response. It ends when the response has ended, or ctx.
 func (k *making) make(ctx context.Context) {
-	k.runner.Record.Response = k.response.Request.ID()
+	k.runner.Record.Response = k.response.Request.Info().ID
 	k.beginSpan()
 	k.runner.Protect(&k.response.RequestID, func() {
 		defer k.abandon()
@@ -344,9 +345,9 @@ func (k *making) begin(ctx context.Context) {
 		Account: r.Account, Reserve: r.Reserve,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
 
-	// The reply to a BackgroundRequest is one. It begins before the journal, which numbers its
-	// events after those that Queue has stored.
-	k.reply = k.run.Reply().(api.BackgroundReply)
+	// The reply begins before the journal, which numbers its events after those that Queue has
+	// stored.
+	k.reply = k.run.Reply().Background()
 	k.reply.Start()
 	k.journal.begin(k.reply)
 	k.run.Start()

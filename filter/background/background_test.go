@@ -291,9 +291,13 @@ type lockedRequest struct {
 	unlocked atomic.Int32
 }
 
-func (r *lockedRequest) Locked() bool                    { return true }
-func (r *lockedRequest) RenewLock(context.Context) error { return nil }
-func (r *lockedRequest) Unlock(context.Context) error    { r.unlocked.Add(1); return nil }
+func (r *lockedRequest) Info() api.Info {
+	info := r.scriptedRequest.Info()
+	info.Lock = r
+	return info
+}
+func (r *lockedRequest) Renew(context.Context) error  { return nil }
+func (r *lockedRequest) Unlock(context.Context) error { r.unlocked.Add(1); return nil }
 
 // A panic in the first step ends a response: its lock, lease, place and budget are
 // released.

@@ -97,14 +97,15 @@ func newTestMaker(t *testing.T, s store.Store, limits run.Limits) (*Maker, *test
 // scriptedRequest is a request for a background response whose reply takes given
 // steps.
 type scriptedRequest struct {
-	api.BackgroundRequest
+	api.Request
+	api.Background
 	reply scriptedReply
 	err   *apierror.Error // of Queue
 }
 
-func (r *scriptedRequest) ID() string                  { return "resp_1" }
-func (r *scriptedRequest) Stream() bool                { return true }
-func (r *scriptedRequest) KeepAlive() string           { return api.KeepAliveComment }
+func (r *scriptedRequest) Info() api.Info {
+	return api.Info{ID: "resp_1", Stream: true, KeepAlive: api.KeepAliveComment, Background: r}
+}
 func (r *scriptedRequest) Ignored() []string           { return nil }
 func (r *scriptedRequest) Affinity() turn.Affinity     { return turn.Affinity{} }
 func (r *scriptedRequest) NewReply(api.Mode) api.Reply { return &r.reply }
@@ -124,6 +125,9 @@ type scriptedReply struct {
 	ending  bool
 	commits bool // the last step stores the end
 }
+
+func (r *scriptedReply) Background() api.BackgroundReply { return r }
+func (r *scriptedReply) ToolCalls() (int, int)           { return 0, 0 }
 
 func (r *scriptedReply) Start()        { r.events = 2 }
 func (r *scriptedReply) Sequence() int { return r.events }

@@ -22,7 +22,7 @@ var testAPI = &apitest.API{
 	Streamed: []any{"stream", true, "stream_options.include_usage", true},
 	Mode:     api.Loop,
 	Read: func(t testing.TB, request api.Request, reply string) any {
-		if request.Stream() {
+		if request.Info().Stream {
 			return fold(t, reply, request.Engine().N)
 		}
 		o := parseObject(t, reply)

@@ -53,8 +53,12 @@ type options struct {
 	custom      map[string]bool // the tools whose calls are text
 }
 
-// ID returns the id of the chat completion.
-func (r *Request) ID() string { return r.id }
+// Info returns what is known of the request: the API has no locks, and nothing is made in the
+// background.
+func (r *Request) Info() api.Info {
+	// A comment line keeps a stream alive: the API has no event without a meaning.
+	return api.Info{ID: r.id, Stream: r.options.stream, KeepAlive: api.KeepAliveComment}
+}
 
 // Engine returns the first model call.
 func (r *Request) Engine() *engine.Request { return r.turn.Engine }
@@ -65,13 +69,7 @@ func (r *Request) Affinity() turn.Affinity { return r.turn.Affinity() }
 // RoutingInfo returns the description for endpoint pickers and access logs.
 func (r *Request) RoutingInfo() turn.RoutingInfo { return r.turn.RoutingInfo() }
 
-// Stream reports whether the client wants server-sent events.
-func (r *Request) Stream() bool { return r.options.stream }
-
-// KeepAlive is a comment line: the API has no event without a meaning.
-func (r *Request) KeepAlive() string { return api.KeepAliveComment }
-
-// Kept implements [api.Keeper].
+// Kept is about how many bytes are kept until the reply has ended.
 func (r *Request) Kept() int { return r.turn.Kept() }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in

@@ -119,27 +119,27 @@ func (s *Server) protect(requestID string, h *handled, do func()) {
 // queueIfBackground queues and starts a response that is to be made in the
 // background.
 func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *background.Response) {
-	b, ok := h.outcome.Request.(api.BackgroundRequest)
-	if !ok || !b.Background() || r.Target.Engine == "" {
+	request := h.outcome.Request
+	if request == nil || request.Info().Background == nil || r.Target.Engine == "" {
 		return
 	}
-	if err := s.queue(ctx, h, r, b); err != nil {
+	if err := s.queue(ctx, h, r, request); err != nil {
 		s.drop(h)
 		h.outcome = api.Refused(err)
 	}
 }
 
 func (s *Server) queue(
-	ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest,
+	ctx context.Context, h *handled, r *background.Response, request api.Request,
 ) *apierror.Error {
 	// What the engine's kind cannot do is said now: nobody waits for an error of a response that
 	// is made later.
-	if request := b.Engine(); request != nil && s.o.Client != nil {
-		if _, err := r.Target.Dialect.Encode(request); err != nil {
+	if call := request.Engine(); call != nil && s.o.Client != nil {
+		if _, err := r.Target.Dialect.Encode(call); err != nil {
 			return err
 		}
 	}
-	r.Request, r.Account = b, h.quota
+	r.Request, r.Account = request, h.quota
 	answer, err := s.o.Background.Queue(ctx, r)
 	if err != nil {
 		return err
@@ -147,9 +147,9 @@ func (s *Server) queue(
 
 	// The response outlives this request, and so does the memory that it takes.
 	h.share = h.share.move()
-	_ = h.share.keep(kept(b)) // the body is not needed any more
+	_ = h.share.keep(int64(request.Kept())) // the body is not needed any more
 	r.Reserve, r.Release = h.share.takeBytes, h.share.close
-	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, b, &r.Target)
+	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, request, &r.Target)
 	s.o.Background.Start(r)
 	return nil
 }
@@ -157,21 +157,20 @@ func (s *Server) queue(
 // drop gives up what an endpoint has made of a request whose client has left.
 func (s *Server) drop(h *handled) {
 	if h.outcome.Request != nil && !h.queued {
-		s.unlock(h.outcome.Request)
+		s.unlock(h.outcome.Request.Info().Lock)
 		s.returnTokens(h.quota)
 	}
 }
 
-// unlock releases the lock of a request from which nothing is made.
-func (s *Server) unlock(r api.Request) {
-	locker, ok := r.(api.Locker)
-	if !ok || !locker.Locked() {
+// unlock releases the lock of a request from which nothing is made; nil: it has none.
+func (s *Server) unlock(lock api.Lock) {
+	if lock == nil {
 		return
 	}
 	s.o.Env.Workers.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 		defer cancel()
-		_ = locker.Unlock(ctx) // else it expires
+		_ = lock.Unlock(ctx) // else it expires
 	})
 }
 
@@ -237,11 +236,12 @@ func (x *exchange) takeRequest(h *handled) {
 		return
 	}
 
-	if c, ok := request.(interface{ Continues() bool }); ok && c.Continues() {
+	info := request.Info()
+	if info.Continues {
 		x.telemetry.Log.WithField("request_id", x.request.id).
-			Infof("Response %s (compatibility mode): continuing from previous response", request.ID())
+			Infof("Response %s (compatibility mode): continuing from previous response", info.ID)
 	}
-	x.runner.Record.Response = request.ID()
+	x.runner.Record.Response = info.ID
 	x.metadata.request = func() metadataFields { return requestMetadata(x.request.endpoint.API, request, &x.target) }
 
 	switch {
@@ -260,7 +260,7 @@ func (x *exchange) takeQueued(h *handled) {
 	x.kind = telemetry.Queued
 	// The request is its maker's now.
 	x.metadata.request = func() metadataFields { return h.metadata }
-	if b := h.outcome.Request.(api.BackgroundRequest); b.Follows() {
+	if b := h.outcome.Request.Info().Background; b.Follows() {
 		x.request.release()
 		x.replyFrom(b.Follow())
 		return
@@ -273,7 +273,7 @@ func (x *exchange) takeQueued(h *handled) {
 // when the reply's headers can be sent.
 func (x *exchange) beginLocal(h *handled) {
 	request := h.outcome.Request
-	x.local = !request.Stream() || !paces(x.ctx) || x.request.bodyless
+	x.local = !request.Info().Stream || !paces(x.ctx) || x.request.bodyless
 	r := x.beginRun(h, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
 	if x.local {
 		r.Start()
@@ -312,7 +312,7 @@ func (x *exchange) beginDirect(h *handled) {
 // body of the client's request until it has.
 func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *run.Run {
 	request := h.outcome.Request
-	prepared := func() { _ = x.request.keep(kept(request)) }
+	prepared := func() { _ = x.request.keep(int64(request.Kept())) }
 	if request.Engine() != nil {
 		prepared()
 	}
@@ -332,14 +332,6 @@ func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *r
 		o.Account, o.Limits = h.quota, x.request.endpoint.Limits
 	}
 	return x.runner.Begin(o, upstream, x.now)
-}
-
-// kept is what a request takes of the memory budget until its reply has ended.
-func kept(r api.Request) int64 {
-	if k, ok := r.(api.Keeper); ok {
-		return int64(k.Kept())
-	}
-	return 0
 }
 
 // answer answers with a JSON body, whose endpoint has taken its bytes of the memory budget

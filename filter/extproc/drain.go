@@ -93,7 +93,7 @@ func (x *exchange) abort() {
 	case phaseRun:
 		// A response whose end is being stored already gets the time to be stored as it has ended.
 		r := x.runner.Run()
-		if e, ok := r.Reply().(interface{ Ending() bool }); !ok || !e.Ending() {
+		if !r.Reply().Ending() {
 			r.Fail(shutDown())
 		}
 		if !r.Ended() {

@@ -29,13 +29,14 @@ type scriptedRequest struct {
 	reply  scriptedReply
 }
 
-func (r *scriptedRequest) ID() string                    { return "test_1" }
+func (r *scriptedRequest) Info() api.Info {
+	return api.Info{ID: "test_1", Stream: r.stream, KeepAlive: api.KeepAliveComment}
+}
 func (r *scriptedRequest) Engine() *engine.Request       { return nil }
 func (r *scriptedRequest) Affinity() turn.Affinity       { return turn.Affinity{} }
 func (r *scriptedRequest) RoutingInfo() turn.RoutingInfo { return turn.RoutingInfo{} }
-func (r *scriptedRequest) Stream() bool                  { return r.stream }
-func (r *scriptedRequest) KeepAlive() string             { return api.KeepAliveComment }
 func (r *scriptedRequest) Ignored() []string             { return nil }
+func (r *scriptedRequest) Kept() int                     { return 0 }
 func (r *scriptedRequest) NewReply(api.Mode) api.Reply   { return &r.reply }
 
 // lockedRequest is a request that has a lock.
@@ -44,9 +45,13 @@ type lockedRequest struct {
 	unlocked atomic.Int32
 }
 
-func (r *lockedRequest) Locked() bool                    { return true }
-func (r *lockedRequest) RenewLock(context.Context) error { return nil }
-func (r *lockedRequest) Unlock(context.Context) error    { r.unlocked.Add(1); return nil }
+func (r *lockedRequest) Info() api.Info {
+	info := r.scriptedRequest.Info()
+	info.Lock = r
+	return info
+}
+func (r *lockedRequest) Renew(context.Context) error  { return nil }
+func (r *lockedRequest) Unlock(context.Context) error { r.unlocked.Add(1); return nil }
 
 // scriptedReply writes an event for everything that happens to it.
 type scriptedReply struct {
@@ -82,6 +87,8 @@ func (r *scriptedReply) End(dst []byte) ([]byte, *apierror.Error) {
 func (r *scriptedReply) Cancel() []api.Job     { return r.onCancel }
 func (r *scriptedReply) Summary() turn.Summary { return turn.Summary{} }
 func (r *scriptedReply) Fault() error          { return nil }
+func (r *scriptedReply) ToolCalls() (int, int) { return 0, 0 }
+func (r *scriptedReply) Ending() bool          { return false }
 
 type jobFunc = apitest.JobFunc
 
@@ -311,18 +318,19 @@ func TestRestIsStoredAfterTheClientHasLeft(t *testing.T) {
 
 // queuedRequest is a request for a background response, which its reply changes.
 type queuedRequest struct {
-	api.BackgroundRequest
+	api.Request
+	api.Background
 	first *engine.Request
 }
 
-func (r *queuedRequest) ID() string                    { return "test_1" }
+func (r *queuedRequest) Info() api.Info {
+	return api.Info{ID: "test_1", Stream: true, KeepAlive: api.KeepAliveComment, Background: r}
+}
 func (r *queuedRequest) Engine() *engine.Request       { return r.first }
 func (r *queuedRequest) Affinity() turn.Affinity       { return turn.Affinity{} }
 func (r *queuedRequest) RoutingInfo() turn.RoutingInfo { return turn.RoutingInfo{} }
-func (r *queuedRequest) Stream() bool                  { return true }
-func (r *queuedRequest) KeepAlive() string             { return api.KeepAliveComment }
 func (r *queuedRequest) Ignored() []string             { return nil }
-func (r *queuedRequest) Background() bool              { return true }
+func (r *queuedRequest) Kept() int                     { return 0 }
 func (r *queuedRequest) Follows() bool                 { return false }
 func (r *queuedRequest) NewReply(api.Mode) api.Reply   { return &queuedReply{request: r} }
 func (r *queuedRequest) Queue(context.Context, string, time.Duration) (store.Key, []byte, *apierror.Error) {
@@ -343,7 +351,7 @@ func (r *queuedReply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
 func (r *queuedReply) End(dst []byte) ([]byte, *apierror.Error) { return append(dst, "end"...), nil }
 func (r *queuedReply) Start()                                   {}
 func (r *queuedReply) Sequence() int                            { return 1 }
-func (r *queuedReply) Ending() bool                             { return false }
+func (r *queuedReply) Background() api.BackgroundReply          { return r }
 func (r *queuedReply) Lost() error                              { return nil }
 
 // The request of a background response belongs to its maker from when it is queued:

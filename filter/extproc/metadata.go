@@ -36,7 +36,7 @@ const spareMetadata = 512
 func requestMetadata(apiName string, r api.Request, t *run.Target) metadataFields {
 	fields := make(metadataFields, 0, spareMetadata)
 	fields.names(apiName, t.Model, t.Engine)
-	fields.flag("stream", r.Stream())
+	fields.flag("stream", r.Info().Stream)
 	if request := r.Engine(); request != nil {
 		info := r.RoutingInfo()
 		fields.number("choices", request.N)

@@ -24,7 +24,7 @@ func testAPI(t testing.TB) *apitest.API {
 		Streamed: []any{"stream", true},
 		Mode:     api.Loop,
 		Read: func(t testing.TB, request api.Request, reply string) any {
-			if request.Stream() {
+			if request.Info().Stream {
 				return fold(t, reply)
 			}
 			return parseObject(t, reply)

@@ -20,6 +20,7 @@ package messages
 import (
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -100,8 +101,12 @@ const (
 	shown                     // as thinking blocks
 )
 
-// ID returns the id of the message.
-func (r *Request) ID() string { return r.id }
+// Info returns what is known of the request: the API has no locks, and nothing is made in the
+// background.
+func (r *Request) Info() api.Info {
+	// A ping may come anywhere in a stream.
+	return api.Info{ID: r.id, Stream: r.options.stream, KeepAlive: ping}
+}
 
 // Engine returns the first model call; nil where a step of the reply comes before it.
 func (r *Request) Engine() *engine.Request {
@@ -129,13 +134,7 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 	return r.turn.RoutingInfo()
 }
 
-// Stream reports whether the client wants server-sent events.
-func (r *Request) Stream() bool { return r.options.stream }
-
-// KeepAlive is a ping, which may come anywhere in a stream.
-func (r *Request) KeepAlive() string { return ping }
-
-// Kept implements [api.Keeper].
+// Kept is about how many bytes are kept until the reply has ended.
 func (r *Request) Kept() int { return r.turn.Kept() }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in

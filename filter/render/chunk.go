@@ -143,7 +143,7 @@ func (d *derendering) answer(request api.Request, index int, sse []byte) []byte 
 
 	if d.merge {
 		m := merged{
-			id: request.ID(), created: d.state.created, model: d.requested(), index: index,
+			id: request.Info().ID, created: d.state.created, model: d.requested(), index: index,
 			choice: d.hasChoice(), usage: d.generated.Get("usage").IsObject(),
 		}
 		eachEvent(sse, m.add)

@@ -140,15 +140,16 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 			return ""
 		}
 	}
-	if b, ok := request.(api.BackgroundRequest); ok && b.Background() && r.Target.Direct {
+	inBackground := request.Info().Background
+	if inBackground != nil && r.Target.Direct {
 		return "a response in the background was refused: there was no loopback listener"
 	}
 
 	// Queue stores the beginning, with the ids and times that the record has for it.
 	queued := false
-	if b, ok := request.(api.BackgroundRequest); ok && r.Target.Background {
+	if inBackground != nil && r.Target.Background {
 		owner, lease := s.maker()
-		if _, _, err := b.Queue(ctx, owner, lease); err != nil {
+		if _, _, err := inBackground.Queue(ctx, owner, lease); err != nil {
 			s.made.refused = err
 			return ""
 		}
@@ -171,8 +172,8 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		Downstream: x, Executor: x, Queued: queued,
 	}, nil, r.Started)
 
-	if b, ok := x.run.Reply().(api.BackgroundReply); ok && queued {
-		b.Start()
+	if queued {
+		x.run.Reply().Background().Start()
 	}
 	if mode == api.SingleCall {
 		s.called(request.Engine(), 0)

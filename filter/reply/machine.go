@@ -369,5 +369,14 @@ func (m *Machine) Note(fault error) { m.fault = errors.Join(m.fault, fault) }
 // Turn returns the turn of the model call being made; nil before the first one.
 func (m *Machine) Turn() *turn.Turn { return m.current.turn }
 
+// ToolCalls implements [api.Reply]: none is logged, unless an API's reply says so by [Machine.Made].
+func (m *Machine) ToolCalls() (made, failed int) { return 0, 0 }
+
+// Ending implements [api.Reply]: a reply whose end is not stored has no such time.
+func (m *Machine) Ending() bool { return false }
+
+// Background implements [api.Reply]: a reply that is not stored has a client that waits for it.
+func (m *Machine) Background() api.BackgroundReply { return nil }
+
 // Fingerprint returns the engine's fingerprint; "" until it has one.
 func (m *Machine) Fingerprint() string { return m.fingerprint }

@@ -26,7 +26,7 @@ var testAPI = &apitest.API{
 	Streamed: []any{"stream", true},
 	Mode:     api.SingleCall,
 	Read: func(t testing.TB, request api.Request, reply string) any {
-		return finalObject(t, request.Stream(), reply)
+		return finalObject(t, request.Info().Stream, reply)
 	},
 	Accounts: func(_ testing.TB, whole string, o apitest.Output) bool {
 		return gjson.Get(whole, "output.#").Int() > 0 || o.Finish == engine.FinishLength

@@ -42,7 +42,7 @@ func (s *server) queue(t *testing.T) (*write.Request, *write.Reply) {
 // keep stores events as the filter does.
 func (s *server) keep(t *testing.T, request *write.Request, first int, reply *write.Reply, sse []byte, end bool) error {
 	t.Helper()
-	return s.Store.Append(context.Background(), s.rc.Tenant, request.ID(), "me", store.Batch{First: first, Last: reply.Sequence() - 1, SSE: sse, End: end})
+	return s.Store.Append(context.Background(), s.rc.Tenant, request.ResponseID, "me", store.Batch{First: first, Last: reply.Sequence() - 1, SSE: sse, End: end})
 }
 
 // unbounded is a budget without a bound.
@@ -87,7 +87,7 @@ func TestBackgroundStream(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, whole)
 	}
-	stored, apiErr := s.do("GET", "/v1/responses/"+request.ID())
+	stored, apiErr := s.do("GET", "/v1/responses/"+request.ResponseID)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
@@ -95,7 +95,7 @@ func TestBackgroundStream(t *testing.T) {
 		t.Errorf("stored (-last event +GET):\n%s", diff)
 	}
 	for n := range strings.Count(whole, "\nevent: ") {
-		resumed := s.outcome("GET", "/v1/responses/"+request.ID()+fmt.Sprint("?stream=true&starting_after=", n), nil, s.rc)
+		resumed := s.outcome("GET", "/v1/responses/"+request.ResponseID+fmt.Sprint("?stream=true&starting_after=", n), nil, s.rc)
 		if resumed.Stream == nil {
 			t.Fatalf("%+v", resumed)
 		}
@@ -110,7 +110,7 @@ func TestStreamRefusesNumbers(t *testing.T) {
 	s := newServer()
 	request, _ := s.queue(t)
 	for _, n := range []string{"-1", "x", "1.5", "99999999999", "99999999999999999999"} {
-		if _, err := s.do("GET", "/v1/responses/"+request.ID()+"?stream=true&starting_after="+n); err == nil || err.Param != "starting_after" {
+		if _, err := s.do("GET", "/v1/responses/"+request.ResponseID+"?stream=true&starting_after="+n); err == nil || err.Param != "starting_after" {
 			t.Errorf("starting_after=%s: %v", n, err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestBackgroundCancelBeatsItsMaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		got, apiErr := s.do("POST", "/v1/responses/"+request.ID()+"/cancel")
+		got, apiErr := s.do("POST", "/v1/responses/"+request.ResponseID+"/cancel")
 		if apiErr != nil || gjson.Get(got, "status").Str != "cancelled" || gjson.Get(got, "output.#").Int() != 1 {
 			t.Fatalf("cancel: %v, %s", apiErr, got)
 		}
@@ -159,7 +159,7 @@ func TestBackgroundMakerDies(t *testing.T) {
 	if err := s.keep(t, request, first, reply, sse, false); err != nil {
 		t.Fatal(err)
 	}
-	path := "/v1/responses/" + request.ID()
+	path := "/v1/responses/" + request.ResponseID
 	if got, _ := s.do("GET", path); gjson.Get(got, "status").Str != "in_progress" {
 		t.Errorf("while it is made: %s", got)
 	}

@@ -128,7 +128,7 @@ func (s *server) make(t *testing.T, body []byte, out apitest.Output) madeTurn {
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	if request.Background() {
+	if request.Options.Background {
 		if _, _, err := request.Queue(context.Background(), "owner", time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func (s *server) make(t *testing.T, body []byte, out apitest.Output) madeTurn {
 	if err := r.Fault(); err != nil {
 		t.Fatal(err)
 	}
-	made := madeTurn{id: request.ID()}
+	made := madeTurn{id: request.ResponseID}
 	stored, err := s.Store.Get(context.Background(), s.rc.Tenant, made.id)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestChainOfLive(t *testing.T) {
 		if _, _, err := request.Queue(context.Background(), "owner", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if apiErr := s.fails(t, `,"input":"more","previous_response_id":"`+request.ID()+`"`); apiErr.Param != "previous_response_id" || !strings.Contains(apiErr.Message, "still being made") {
+		if apiErr := s.fails(t, `,"input":"more","previous_response_id":"`+request.ResponseID+`"`); apiErr.Param != "previous_response_id" || !strings.Contains(apiErr.Message, "still being made") {
 			t.Errorf("%s: %v", name, apiErr)
 		}
 	}

@@ -103,7 +103,7 @@ func (s *server) codexFails(t *testing.T, members string) *apierror.Error {
 	t.Helper()
 	request, err := s.decodeCodex(members)
 	if err == nil {
-		t.Fatalf("%s is accepted: %v", members, request.ID())
+		t.Fatalf("%s is accepted: %v", members, request.ResponseID)
 	}
 	return err
 }
@@ -447,7 +447,7 @@ func TestCodexReplayOfFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	sse = fail(t, r, sse, apierror.New(http.StatusBadGateway, "engine_error", "", "broken"))
-	replayed := replayOf(t, s.codexOutcome(`,"stream":true,"previous_response_id":"`+request.ID()+`","input":[`+result+`]`))
+	replayed := replayOf(t, s.codexOutcome(`,"stream":true,"previous_response_id":"`+request.ResponseID+`","input":[`+result+`]`))
 	if diff := cmp.Diff(eventNames(string(sse)), eventNames(replayed)); diff != "" {
 		t.Errorf("the events of the replay (-first +replay):\n%s", diff)
 	}

@@ -44,7 +44,7 @@ func (s *server) committing(t *testing.T, body string) (r committing, out []byte
 
 // stored is the status of the stored response; "" if there is none.
 func (s *server) stored(request *write.Request) string {
-	got, err := s.do(http.MethodGet, Path+"/"+request.ID())
+	got, err := s.do(http.MethodGet, Path+"/"+request.ResponseID)
 	if err != nil {
 		return ""
 	}

@@ -55,7 +55,7 @@ func (s *server) summarise(t *testing.T, members, output string) (got gjson.Resu
 	if err != nil {
 		t.Fatalf("%s: %v (param %q)", members, err, err.Param)
 	}
-	if request.Stream() || request.Background() || request.Locked() {
+	if info := request.Info(); info.Stream || info.Background != nil || info.Lock != nil {
 		t.Error("a compaction is streamed, in the background, or locks something")
 	}
 	r := newReply(request, api.SingleCall)

@@ -282,7 +282,7 @@ func TestConversationReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if request.Locked() {
+	if request.Info().Lock != nil {
 		t.Error("the conversation is locked")
 	}
 	got := gjson.Parse(run(t, request, apitest.Said(said).Chunks(apitest.Size(5))))
@@ -325,12 +325,12 @@ func TestConversationLocked(t *testing.T) {
 	}
 	request := lock()
 	locked()
-	if err := request.RenewLock(context.Background()); err != nil || !request.Locked() {
+	if err := request.Lock.Renew(context.Background()); err != nil {
 		t.Errorf("a renewal: %v", err)
 	}
 	locked()
 	for range 2 {
-		if err := request.Unlock(context.Background()); err != nil {
+		if err := request.Lock.Unlock(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -456,7 +456,7 @@ func TestConversationLockLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{ // as after its lease has lapsed
-		s.Store.Lock(context.Background(), "a", id, request.ID(), 0),
+		s.Store.Lock(context.Background(), "a", id, request.ResponseID, 0),
 		s.Store.Lock(context.Background(), "a", id, "another", time.Minute),
 		s.Store.Lock(context.Background(), "a", id, "another", 0),
 	} {
@@ -464,7 +464,7 @@ func TestConversationLockLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := request.RenewLock(context.Background()); !errors.Is(err, store.ErrConflict) {
+	if err := request.Lock.Renew(context.Background()); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a renewal: %v", err)
 	}
 	r := newReply(request, api.SingleCall)

@@ -77,7 +77,7 @@ func (g *growing) turn(b *testing.B, i int) grown {
 	begin = time.Now()
 	object := mustEnd(b, r, nil)
 	cost.end = time.Since(begin)
-	g.previous = `,"previous_response_id":"` + request.ID() + `"`
+	g.previous = `,"previous_response_id":"` + request.ResponseID + `"`
 	g.calls = g.calls[:0]
 	for _, id := range gjson.GetBytes(object, "output.#.call_id").Array() {
 		g.calls = append(g.calls, id.Str)

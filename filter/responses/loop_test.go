@@ -535,7 +535,7 @@ func TestLoopIsCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			cancel(t, r)
-			object, err := l.api.serve("GET", "/v1/responses/"+request.ID(), nil, l.rc)
+			object, err := l.api.serve("GET", "/v1/responses/"+request.ResponseID, nil, l.rc)
 			if err != nil || kinds(gjson.ParseBytes(object)) != c.want {
 				t.Errorf("%v: %s", err, object)
 			}

@@ -221,9 +221,9 @@ func (a *API) Stored(ctx context.Context, tenant, response, conversation string)
 }
 
 var (
-	_ api.BackgroundRequest = (*write.Request)(nil)
-	_ api.Locker            = (*write.Request)(nil)
-	_ api.BackgroundReply   = (*write.Reply)(nil)
-	_ api.Follower          = (*stored.Follower)(nil)
-	_ api.Follower          = (*stored.Replay)(nil)
+	_ api.Request         = (*write.Request)(nil)
+	_ api.Background      = (*write.Request)(nil)
+	_ api.BackgroundReply = (*write.Reply)(nil)
+	_ api.Follower        = (*stored.Follower)(nil)
+	_ api.Follower        = (*stored.Replay)(nil)
 )

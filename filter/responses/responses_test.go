@@ -100,7 +100,7 @@ func cancel(t testing.TB, r *write.Reply) {
 // final checks a whole reply or a stream, and returns its response object.
 func final(t testing.TB, request *write.Request, reply string) string {
 	t.Helper()
-	return finalObject(t, request.Stream(), reply)
+	return finalObject(t, request.Options.Stream, reply)
 }
 
 func finalObject(t testing.TB, stream bool, reply string) string {

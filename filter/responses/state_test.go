@@ -335,7 +335,7 @@ func TestCancel(t *testing.T) {
 	if more := mustEnd(t, r, nil); len(more) > 0 {
 		t.Errorf("a cancelled reply goes on: %s", more)
 	}
-	got, apiErr := s.do("GET", "/v1/responses/"+request.ID())
+	got, apiErr := s.do("GET", "/v1/responses/"+request.ResponseID)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
@@ -355,7 +355,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel(t, r)
-	if _, err := s.do("GET", "/v1/responses/"+whole.ID()); err == nil || err.Status != 404 {
+	if _, err := s.do("GET", "/v1/responses/"+whole.ResponseID); err == nil || err.Status != 404 {
 		t.Errorf("a response that its client never heard of: %v", err)
 	}
 }
@@ -370,7 +370,7 @@ func TestFailIsStored(t *testing.T) {
 	}
 	out := fail(t, newReply(request, api.SingleCall), nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
 	want := gjson.Parse(final(t, request, string(out)))
-	got, err := s.do("GET", "/v1/responses/"+request.ID())
+	got, err := s.do("GET", "/v1/responses/"+request.ResponseID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,31 +18,30 @@ const (
 // Locks renews the locks of conversations while responses are made in them.
 type Locks struct{ Workers *Workers }
 
-// Keep renews the lock that a request has until unlock is called, which may be
-// more than once. Should the lock be lost all the same, the end of the reply
+// Keep renews a lock until unlock is called, which may be more than once; with nil
+// there is nothing to renew. Should the lock be lost all the same, the end of the reply
 // shows it.
-func (l *Locks) Keep(r api.Request) (unlock func()) {
-	locker, ok := r.(api.Locker)
-	if !ok || !locker.Locked() {
+func (l *Locks) Keep(lock api.Lock) (unlock func()) {
+	if lock == nil {
 		return func() {}
 	}
 	ctx, unlock := context.WithCancel(context.Background())
-	l.Workers.Go(func() { renew(ctx, locker) })
+	l.Workers.Go(func() { renew(ctx, lock) })
 	return unlock
 }
 
-func renew(ctx context.Context, locker api.Locker) {
+func renew(ctx context.Context, lock api.Lock) {
 	ticker := time.NewTicker(lockBeat)
 	defer ticker.Stop()
 	for {
 		// The release is an access like the others, after the last renewal: two at a time could
 		// arrive in another order.
-		access := locker.RenewLock
+		access := lock.Renew
 		done := false
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			access, done = locker.Unlock, true
+			access, done = lock.Unlock, true
 		}
 
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)

@@ -26,13 +26,9 @@ type outputRoom struct {
 	left  int                             // bytes that are taken and not used
 }
 
-func newOutputRoom(o *Options) outputRoom {
-	keeps := !o.Request.Stream()
-	if a, ok := o.Request.(api.Accumulator); ok {
-		keeps = keeps || a.KeepsOutput()
-	}
+func newOutputRoom(info *api.Info, take func(bytes int) *apierror.Error) outputRoom {
 	// Short replies take nothing.
-	return outputRoom{take: o.Reserve, keeps: keeps, left: outputStep}
+	return outputRoom{take: take, keeps: !info.Stream || info.KeepsOutput, left: outputStep}
 }
 
 // grow takes room for a chunk, before the reply gets it.

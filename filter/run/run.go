@@ -124,6 +124,7 @@ const (
 // It is large because each event that a reply can meet has a method.
 type Run struct {
 	o      Options
+	info   api.Info // of the request
 	env    *Env
 	rec    *telemetry.Record
 	timers *Timers
@@ -154,15 +155,15 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 		o.Prepared = func() {}
 	}
 
-	r := &Run{o: o, env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
+	r := &Run{o: o, info: o.Request.Info(), env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
 	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
-	r.output = newOutputRoom(&o)
+	r.output = newOutputRoom(&r.info, o.Reserve)
 	r.spend.quota, r.spend.low = o.Account, math.MaxInt
 
 	// The total time counts from the request's headers on: a client does not know when its body
 	// was complete.
-	r.unlock = env.Locks.Keep(o.Request)
+	r.unlock = env.Locks.Keep(r.info.Lock)
 	r.timers.Set(TimerTotal, rec.Started, env.Limits.Total)
 	return r
 }
@@ -358,7 +359,7 @@ func (r *Run) Cancel() {
 // flush sends the client what it may have now. A whole object is sent at its end
 // only.
 func (r *Run) flush(end bool) {
-	if !end && !r.o.Request.Stream() {
+	if !end && !r.info.Stream {
 		return
 	}
 
@@ -378,7 +379,7 @@ func (r *Run) flush(end bool) {
 
 // holdHeaders lets a stream's headers wait for the first event, for a while.
 func (r *Run) holdHeaders() {
-	if r.o.Request.Stream() && !r.headersSent && !r.timers.Armed(TimerHold) {
+	if r.info.Stream && !r.headersSent && !r.timers.Armed(TimerHold) {
 		r.timers.Set(TimerHold, r.now, r.env.Limits.HeaderHold)
 	}
 }
@@ -391,7 +392,7 @@ func (r *Run) sendHeaders(end bool) {
 	r.headersSent = true
 	r.timers.Clear(TimerHold)
 	r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
-	headers := r.Explain(ReplyHeaders(r.o.Request.Stream(), r.o.RequestID), end)
+	headers := r.Explain(ReplyHeaders(r.info.Stream, r.o.RequestID), end)
 	r.rec.Tape.Headers(headers)
 	r.o.Downstream.SendHeaders(r.limits(headers))
 }
@@ -414,7 +415,7 @@ func (r *Run) expired(name Timer) {
 	case TimerHold:
 		r.flush(false)
 	case TimerKeepAlive:
-		r.pending.buf = append(r.pending.buf, r.o.Request.KeepAlive()...)
+		r.pending.buf = append(r.pending.buf, r.info.KeepAlive...)
 		r.flush(false)
 	}
 }

@@ -104,13 +104,6 @@ func (r *Runner) Protect(requestID *string, part func()) (ok bool) {
 	return true
 }
 
-// toolCounter is a reply that calls tools.
-type toolCounter interface {
-	// ToolCalls is how many calls were made, and how many calls and listings
-	// failed.
-	ToolCalls() (made, failed int)
-}
-
 // Describe adds to an outcome what the run knows.
 func (r *Runner) Describe(o *telemetry.Outcome) {
 	if r.run == nil {
@@ -119,12 +112,10 @@ func (r *Runner) Describe(o *telemetry.Outcome) {
 
 	reply := r.run.reply
 	o.Answered, o.Summary, o.Fault = r.run.answered, reply.Summary(), reply.Fault()
+	o.ToolCalls, o.ToolFails = reply.ToolCalls()
 
 	if prices := &r.run.o.Target.Prices; o.Answered && prices.Known() {
 		o.Priced, o.Cost = true, prices.Cost(r.run.usedSoFar())
-	}
-	if t, ok := reply.(toolCounter); ok {
-		o.ToolCalls, o.ToolFails = t.ToolCalls()
 	}
 	if decoder := r.run.call.decoder; decoder != nil && o.Answered {
 		o.Advice = decoder.Advice()

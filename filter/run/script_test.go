@@ -183,10 +183,10 @@ type scriptedRequest struct {
 	reply scriptedReply
 }
 
-func (r *scriptedRequest) ID() string                  { return "resp_1" }
+func (r *scriptedRequest) Info() api.Info {
+	return api.Info{ID: "resp_1", Stream: true, KeepAlive: api.KeepAliveComment}
+}
 func (r *scriptedRequest) Affinity() turn.Affinity     { return turn.Affinity{} }
-func (r *scriptedRequest) Stream() bool                { return true }
-func (r *scriptedRequest) KeepAlive() string           { return api.KeepAliveComment }
 func (r *scriptedRequest) Ignored() []string           { return nil }
 func (r *scriptedRequest) NewReply(api.Mode) api.Reply { return &r.reply }
 

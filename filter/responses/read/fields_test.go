@@ -76,6 +76,7 @@ var testAPI = &apitest.API{
 // unanswered is a request to which no reply is made.
 type unanswered struct{ *request.Request }
 
+func (unanswered) Info() api.Info              { return api.Info{} }
 func (unanswered) NewReply(api.Mode) api.Reply { return nil }
 
 func ask(members string) string {

@@ -13,7 +13,7 @@ import (
 // StoreTimeout bounds one access to the store that must be completed.
 const StoreTimeout = 5 * time.Second
 
-// LockLease is how long a conversation stays locked unless [Request.RenewLock]
+// LockLease is how long a conversation stays locked unless [Lock.Renew]
 // renews the lock.
 const LockLease = 15 * time.Second
 
@@ -49,17 +49,10 @@ func (l *Lock) release(ctx context.Context) error {
 	return nil
 }
 
-// Locked reports whether the request has locked its conversation.
-func (r *Request) Locked() bool { return r.Lock != nil }
-
-// RenewLock extends the lock of the conversation by [LockLease]. An error that is
+// Renew extends the lock of the conversation by [LockLease]. An error that is
 // store.ErrConflict means that the lock is lost: the response can add nothing to
 // the conversation any more.
-func (r *Request) RenewLock(ctx context.Context) error {
-	l := r.Lock
-	if l == nil {
-		return nil
-	}
+func (l *Lock) Renew(ctx context.Context) error {
 	if err := l.Store.RenewLock(ctx, l.Tenant, l.Conversation, l.Response, LockLease); err != nil {
 		return fmt.Errorf("renew the lock of the conversation: %w", err)
 	}
@@ -68,11 +61,11 @@ func (r *Request) RenewLock(ctx context.Context) error {
 
 // Unlock releases the lock of the conversation, unless the commit of the response is
 // about to: the commit extends the conversation first. It may be called more than once.
-func (r *Request) Unlock(ctx context.Context) error {
-	if r.Lock == nil || r.Lock.Committing.Load() {
+func (l *Lock) Unlock(ctx context.Context) error {
+	if l.Committing.Load() {
 		return nil
 	}
-	return r.Lock.release(ctx)
+	return l.release(ctx)
 }
 
 // Abandon releases the lock of a request that could not be decoded. If that fails

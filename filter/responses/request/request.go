@@ -12,7 +12,6 @@
 package request
 
 import (
-	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
@@ -94,9 +93,6 @@ type Storage struct {
 	Version   int64
 }
 
-// ID is the id of the response.
-func (r *Request) ID() string { return r.ResponseID }
-
 // Engine is the first model call; nil where a step of the reply comes before it.
 func (r *Request) Engine() *engine.Request {
 	if r.Turn == nil {
@@ -121,13 +117,6 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 	return r.Turn.RoutingInfo()
 }
 
-// Stream reports whether the reply is server-sent events. That of a background
-// response always is.
-func (r *Request) Stream() bool { return r.Options.Stream }
-
-// KeepAlive is a comment line: the API has no event without a meaning.
-func (r *Request) KeepAlive() string { return api.KeepAliveComment }
-
 // Ignored names the request's fields that are accepted without an effect, in the
 // order of the request, such as user or text.verbosity.
 func (r *Request) Ignored() []string { return r.IgnoredFields }
@@ -136,7 +125,7 @@ func (r *Request) Ignored() []string { return r.IgnoredFields }
 // first two events, in the last one, and in what is stored.
 const keptFactor = 4
 
-// Kept implements [api.Keeper].
+// Kept is about how many bytes are kept until the reply has ended.
 func (r *Request) Kept() int {
 	n := r.Turn.Kept() + keptFactor*(len(r.Echo)+stored.ItemBytes(r.Storage.Input...))
 	if r.Compaction != nil {
@@ -146,17 +135,9 @@ func (r *Request) Kept() int {
 	return n
 }
 
-// KeepsOutput implements [api.Accumulator]: the last event of a stream has all of it, and
-// it is stored.
-func (r *Request) KeepsOutput() bool { return true }
-
 // Continues reports whether the request continues a stored response under the
 // response's own id, as Codex compatibility mode does.
 func (r *Request) Continues() bool { return r.Storage.Version > 0 }
-
-// Background reports whether the response is made after its request has been
-// answered.
-func (r *Request) Background() bool { return r.Options.Background }
 
 // Follows reports, of a background response, whether its client wants the stream
 // now.

@@ -20,7 +20,7 @@ import (
 //	the model calls    the machine's own; their calls are runs of tools (runs.go)
 //	the commit         how the response has ended is stored before the client knows it (end.go)
 //
-// It is an api.BackgroundReply, and is not safe for concurrent use.
+// It is an [api.BackgroundReply], and is not safe for concurrent use.
 type Reply struct {
 	*reply.Machine
 	encoder *encoder
@@ -74,6 +74,14 @@ func (r *Reply) Fault() error {
 // ToolCalls is how many calls of tools the reply has made, and how many accesses to
 // tool servers, calls and lists, failed.
 func (r *Reply) ToolCalls() (made, failed int) { return r.Made() }
+
+// Background returns the reply if its response is made in the background.
+func (r *Reply) Background() api.BackgroundReply {
+	if !r.encoder.request.Options.Background {
+		return nil
+	}
+	return r
+}
 
 // Start says that the first events of a background response are stored already.
 func (r *Reply) Start() {

@@ -43,6 +43,29 @@ type Request struct {
 	queued   int // events of a background response that are stored before it is made
 }
 
+// Info is what is known of the request.
+func (r *Request) Info() api.Info {
+	info := api.Info{
+		ID:        r.ResponseID,
+		Continues: r.Continues(),
+		// A background response has events in any case: they are stored.
+		Stream: r.Options.Stream,
+		// A comment line: the API has no event without a meaning.
+		KeepAlive: api.KeepAliveComment,
+		// The last event of a stream has all of the output, and it is stored.
+		KeepsOutput: true,
+	}
+
+	// Not set in place: an interface that holds a nil pointer is not nil.
+	if r.Lock != nil {
+		info.Lock = r.Lock
+	}
+	if r.Options.Background {
+		info.Background = r
+	}
+	return info
+}
+
 // Follow is the stream of a background response from its first event.
 func (r *Request) Follow() api.Follower {
 	return stored.NewFollower(r.Services.Store, store.Key{Tenant: r.Context.Tenant, ID: r.ResponseID})
