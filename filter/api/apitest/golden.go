@@ -41,6 +41,7 @@ func (a *API) Golden(t *testing.T) {
 			Compare(t, filepath.Join(dir, "events.sse"), events)
 			a.Read(t, stream, events)
 
+			// The usual stream lacks what its client must ask for, such as the usage of chat.
 			full := a.MustDecode(t, With(t, body, a.Streamed...))
 			a.compareStream(t, whole, object, full, Play(t, full, a.Mode, chunks))
 		})
@@ -79,6 +80,7 @@ func readOutputs(t testing.TB, text string) []Output {
 		}
 		outputs = append(outputs, Output{
 			Index:  len(outputs),
+			// The line break before the mark is the file's, not the model's.
 			Tokens: Tokens(strings.TrimSuffix(strings.Join(lines, ""), "\n")),
 			Finish: engine.Finish(strings.TrimSpace(finish)),
 		})

@@ -25,6 +25,7 @@ func (a *API) Letters(t *testing.T, tool, choice func(name string) string) {
 				t.Errorf("the constraint is %s", tag)
 			}
 
+			// The model may write the name as shown, as the client has it, quoted, or in another case.
 			for _, to := range []string{"functions." + seen, "functions." + name, `"` + name + `"`, "functions::" + strings.ToUpper(seen)} {
 				chunks := Said("<|channel|>commentary to=" + to + ` <|constrain|>json<|message|>{"city":"a"}<|call|>`).Chunks(Size(1))
 				whole := Play(t, request, a.Mode, chunks)

@@ -30,6 +30,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 	r := request.NewReply(mode)
 
 	var out []byte
+	// In the mode of a single call Envoy has sent the request on already.
 	if mode == api.Loop {
 		next, step, err := r.Step(nil)
 		if err != nil || step.Call == nil || step.Call != request.Engine() {
@@ -55,6 +56,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 		out = next
 	}
 
+	// A reply stores what later requests need before its end.
 	out, err := lastSteps(t, r, out)
 	if err != nil {
 		t.Fatalf("the step after the answer: %v", err)
@@ -146,6 +148,7 @@ func PlayLoop(
 		switch {
 		case step.Call != nil:
 			prompts = append(prompts, Spell(t, step.Call.Prompt))
+			// A model call that no test expects shows its prompt, which says why it was made.
 			if len(outputs) == 0 {
 				t.Fatalf("there is no output for the prompt:\n%s", prompts[len(prompts)-1])
 			}
