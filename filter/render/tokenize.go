@@ -141,7 +141,8 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 func (k *tokenizer) ofMessages(
 	ctx context.Context, r *api.HTTPRequest, t *tokenizing, body jsontext.Field,
 ) ([]harmony.Token, *apierror.Error) {
-	chat := jsontext.AppendString([]byte(`{"model":`), cmp.Or(t.model, anyModel)) // which is not in the prompt
+	// The model's name is not in the prompt.
+	chat := jsontext.AppendString([]byte(`{"model":`), cmp.Or(t.model, anyModel))
 	err := body.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "model", "prompt", "return_token_strs", "add_special_tokens", "stream", "stream_options":

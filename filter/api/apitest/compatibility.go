@@ -24,7 +24,8 @@ type Handled struct {
 	// field it is empty, and only the document says what it does.
 	Effect string
 
-	unless []string // values of a refused field that are accepted; nil: those that ask for nothing
+	// Values of a refused field that are accepted; nil: those that ask for nothing.
+	unless []string
 }
 
 // Fields returns what becomes of each field of a table.
@@ -133,6 +134,7 @@ func findTable(t testing.TB, document, endpoint, heading string) (start, end int
 	}
 	start += head[1]
 	end = start
+	// A table ends with its last row: text of people follows.
 	for strings.HasPrefix(document[end:], "|") {
 		end += strings.Index(document[end:], "\n") + 1
 	}

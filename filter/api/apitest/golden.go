@@ -80,12 +80,12 @@ func readOutputs(t testing.TB, text string) []Output {
 		}
 		outputs = append(outputs, Output{
 			Index:  len(outputs),
-			// The line break before the mark is the file's, not the model's.
 			Tokens: Tokens(strings.TrimSuffix(strings.Join(lines, ""), "\n")),
 			Finish: engine.Finish(strings.TrimSpace(finish)),
 		})
 		lines = nil
 	}
+
 	if len(outputs) == 0 || lines != nil {
 		t.Fatal("upstream.tokens does not end in a line \"@ FINISH\"")
 	}

@@ -16,6 +16,7 @@ func (a *API) Letters(t *testing.T, tool, choice func(name string) string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			// The choice shows that the name reaches the engine's grammar in the same letters.
 			body := a.Ask(tool(name) + choice(name))
 			request, streamed := a.MustDecode(t, body), a.MustDecode(t, With(t, body, a.Streamed...))
 			if prompt := Spell(t, request.Engine().Prompt); !strings.Contains(prompt, "type "+seen+" = (_: {") {

@@ -42,6 +42,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 	likely := request.Engine() != nil && request.Engine().Logprobs
 	taken := map[int]int{} // tokens of a choice
 	for _, c := range chunks {
+		// The filter would have dropped the model call here.
 		if r.Done() {
 			break
 		}
@@ -98,6 +99,7 @@ func lastSteps(t testing.TB, r api.Reply, out []byte) ([]byte, *apierror.Error) 
 		switch {
 		case err != nil:
 			return out, err
+		// No output of the test is left for another call.
 		case step.Call != nil:
 			t.Fatalf("the step after the answer calls %v", step.Call)
 		case len(step.Jobs) == 0:

@@ -77,6 +77,7 @@ func (w *sdkWalk) field(t reflect.Type, path string, candidates []string, name s
 		}
 	}
 
+	// An object without a table must be listed as opaque, with a reason.
 	if w.objects[at] == nil {
 		anywhere := "*" + path[max(strings.LastIndexByte(path, '.'), 0):]
 		for _, c := range []string{candidates[0], candidates[1], anywhere} {

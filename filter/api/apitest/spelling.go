@@ -96,6 +96,7 @@ func (s *spelling) string(b *strings.Builder, text string) {
 			}
 		}
 	}
+
 	b.WriteByte('"')
 }
 

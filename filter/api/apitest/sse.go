@@ -39,7 +39,8 @@ func Events(t testing.TB, stream string) []gjson.Result {
 func Frames(stream string) ([]string, error) {
 	var frames []string
 	for block := range strings.SplitAfterSeq(stream, "\n\n") {
-		if block == "" { // behind the last event
+		// What follows the last event is empty.
+		if block == "" {
 			break
 		}
 		frame := block

@@ -91,6 +91,7 @@ func (o *streamItem) sameText(item gjson.Result) error {
 		deltas.WriteString(t.text.String())
 	}
 
+	// A client that has joined the deltas must not see another text in the end.
 	if textOf(item) != deltas.String() {
 		return errors.New("the item's text is not that of its deltas")
 	}

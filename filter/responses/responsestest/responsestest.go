@@ -109,6 +109,7 @@ func Item(b []byte) error {
 
 // listed checks an item of a list.
 func listed(item gjson.Result) error {
+	// Clients send listed items back, and refer to them by these.
 	for _, field := range []string{"type", "id", "status"} {
 		if item.Get(field).Str == "" && (field != "status" || hasStatus(item)) {
 			return fmt.Errorf("it has no %s", field)
@@ -334,6 +335,7 @@ func (s *stream) block(block string) error {
 		return s.added(e)
 	}
 
+	// Several items may be open while tools run: the index says which one the event is about.
 	i := e.Get("output_index").Int()
 	if i >= int64(len(s.items)) || s.items[i].done != "" {
 		return errors.New("not the output_index of an open item")
