@@ -131,7 +131,7 @@ type Reply interface {
 }
 
 // KeepAliveComment is what a stream sends in a silence if its API has no event for
-// that: a comment line of server-sent events, without an empty line behind it. An empty
+// that: a comment line of server-sent events, without an empty line after it. An empty
 // line ends an event, and clients such as openai-go before 3.43 decode an event at each
 // one, also where there is none. The line is part of the event that follows.
 const KeepAliveComment = ": keep-alive\n"
@@ -187,7 +187,7 @@ type BackgroundReply interface {
 // Follower reads a stored stream of events as it grows. It is used by one
 // goroutine.
 type Follower interface {
-	// Next waits a while for events behind those that it has returned, and
+	// Next waits a while for events after those that it has returned, and
 	// may return none; end reports that there are no more. reserve takes the bytes
 	// of what it returns from the memory budget before they are made; its error is
 	// returned.

@@ -21,5 +21,6 @@ func IsJSON(contentType string) bool {
 	if err != nil || !slices.Contains(jsonCharsets, strings.ToLower(parameters["charset"])) {
 		return false
 	}
+	// RFC 6839: what ends in +json can be read as JSON.
 	return mt == "application/json" || strings.HasSuffix(mt, "+json")
 }

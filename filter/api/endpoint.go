@@ -193,6 +193,7 @@ func match(pattern, path string) (ids [2]string, ok bool) {
 		var want, got string
 		var another bool
 		want, pattern, more = strings.Cut(pattern, "/")
+		// The rest of a path may have slashes of its own, and may be empty.
 		if strings.HasSuffix(want, "...}") {
 			ids[n] = path
 			return ids, true
@@ -200,6 +201,7 @@ func match(pattern, path string) (ids [2]string, ok bool) {
 
 		got, path, another = strings.Cut(path, "/")
 		switch {
+		// One of the two has segments left, and the other none.
 		case another != more:
 			return ids, false
 		case strings.HasPrefix(want, "{"):

@@ -72,6 +72,7 @@ func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
 // requireTool requires one call of a tool.
 func (d *decoder) requireTool(name string) {
 	d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{functionNamed(name)}}
+	// OpenAI answers a forced tool with exactly one call.
 	d.input.OneCall = true
 }
 

@@ -71,6 +71,7 @@ type decoder struct {
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
 	e := &d.input.Engine
+	// A message's prefix asks for the same as continue_final_message, and is known with the messages.
 	d.input.Continue = d.input.Continue || d.prefixed
 	// The newer name of the field counts where both are sent.
 	if e.MaxTokens = d.maxCompletionTokens; e.MaxTokens == 0 {
@@ -101,6 +102,7 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 
+	// Both need what several fields say, in whatever order they came: tools, tool_choice and messages.
 	d.enforceCustom()
 	d.answerLegacyCalls()
 
@@ -108,6 +110,7 @@ func (d *decoder) finish() *apierror.Error {
 	d.options.hideReasoning = d.input.Hides()
 	e.ID = d.rc.ID("chatcmpl-")
 	d.input.Replies.Own = e.ID
+	// An engine need not flush each token of a reply that the client gets in one piece.
 	e.Whole = !d.options.stream
 	return nil
 }

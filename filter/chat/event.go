@@ -14,6 +14,7 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 	c := &e.choices[p.Choice.Index]
 	switch {
 	case p.Kind == turn.Call:
+		// The call before may have been cut in the middle of its wrapping.
 		c.unwrap = turn.Unwrapper{}
 		if !e.request.options.stream {
 			c.calls = append(c.calls, calledTool{CalledTool: p.Call})
@@ -21,6 +22,7 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 		}
 		return e.openDelta(dst, p.Choice, deltaCall, p.Call)
 
+	// The model may write several messages of a kind, and a choice has one field for them all.
 	case p.Kind == turn.Reasoning && c.hasReasoning, p.Kind != turn.Reasoning && c.hasContent:
 		return e.appendText(dst, p, []byte(separator))
 	}
@@ -56,6 +58,7 @@ func (e *encoder) appendText(dst []byte, p *reply.Part, text []byte) []byte {
 	c := &e.choices[p.Choice.Index]
 	kind, has, whole := deltaContent, &c.hasContent, &c.content
 	if p.Kind == turn.Reasoning {
+		// It is generated and counted all the same: gpt-oss cannot do without.
 		if e.request.options.hideReasoning {
 			return dst
 		}
@@ -76,6 +79,7 @@ func (e *encoder) appendText(dst []byte, p *reply.Part, text []byte) []byte {
 // appendArguments appends a piece of a call's arguments.
 func (e *encoder) appendArguments(dst []byte, p *reply.Part, text []byte) []byte {
 	switch {
+	// A piece can be nothing but the JSON around a custom tool's text.
 	case len(text) == 0:
 		return dst
 	case e.request.options.stream:

@@ -14,7 +14,9 @@ import (
 var fields = jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 
-	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
+	"stream": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.options.stream)
+	}},
 	"stream_options": {Read: (*decoder).readStreamOptions},
 	"usage":          {Read: (*decoder).readUsage},
 	"n": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
@@ -42,23 +44,29 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"functions":           {Read: (*decoder).readFunctions},
 	"function_call":       {Read: (*decoder).readFunctionCall},
 
-	"continue_final_message": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.Continue) }},
-	"add_generation_prompt":  {Read: (*decoder).readAddGenerationPrompt},
-	"return_token_ids":       {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.tokenIDs) }},
-	"response_format":        {Read: (*decoder).readResponseFormat},
-	"structured_outputs":     {Read: (*decoder).readStructuredOutputs},
-	"guided_json":            {Read: (*decoder).readSchema},
-	"guided_regex":           {Read: (*decoder).readRegex},
-	"guided_choice":          {Read: (*decoder).readTexts},
-	"guided_grammar":         {Read: (*decoder).readGrammar},
-	"json_schema":            {Read: (*decoder).readSchema},
-	"regex":                  {Read: (*decoder).readRegex},
-	"ebnf":                   {Read: (*decoder).readGrammar},
-	"grammar":                {Read: (*decoder).readGrammar},
-	"format":                 {Read: (*decoder).readFormat},
-	"modalities":             {Read: (*decoder).readModalities},
+	"continue_final_message": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.input.Continue)
+	}},
+	"add_generation_prompt": {Read: (*decoder).readAddGenerationPrompt},
+	"return_token_ids": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.options.tokenIDs)
+	}},
+	"response_format":    {Read: (*decoder).readResponseFormat},
+	"structured_outputs": {Read: (*decoder).readStructuredOutputs},
+	"guided_json":        {Read: (*decoder).readSchema},
+	"guided_regex":       {Read: (*decoder).readRegex},
+	"guided_choice":      {Read: (*decoder).readTexts},
+	"guided_grammar":     {Read: (*decoder).readGrammar},
+	"json_schema":        {Read: (*decoder).readSchema},
+	"regex":              {Read: (*decoder).readRegex},
+	"ebnf":               {Read: (*decoder).readGrammar},
+	"grammar":            {Read: (*decoder).readGrammar},
+	"format":             {Read: (*decoder).readFormat},
+	"modalities":         {Read: (*decoder).readModalities},
 
-	"logprobs": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.Engine.Logprobs) }},
+	"logprobs": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.input.Engine.Logprobs)
+	}},
 	"top_logprobs": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&d.input.Engine.TopLogprobs, 0, engine.MaxTopLogprobs)
 	}},
@@ -78,24 +86,33 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"safety_identifier":    {Ignored: "names the client's user, for the service that serves it"},
 
 	// Fields of the other APIs.
-	"input":                {Refused: "input is a field of POST /v1/responses. Use messages."},
-	"prompt":               {Refused: "prompt is a field of POST /v1/completions. Use messages."},
-	"suffix":               {Refused: "suffix is a field of POST /v1/completions. Leave it out."},
-	"instructions":         {Refused: "instructions is a field of POST /v1/responses. Send a message of the role system."},
-	"system":               {Refused: "system is a field of POST /v1/messages. Send a message of the role system."},
-	"template":             {Refused: "Harmony conversations have no chat template. Leave template out."},
-	"raw":                  {Refused: "raw belongs to Ollama's own API. Leave it out."},
-	"images":               {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
-	"previous_response_id": {Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation."},
-	"conversation":         {Refused: "conversation is a field of POST /v1/responses. Send the whole conversation."},
-	"background":           {Refused: "background is a field of POST /v1/responses. Leave it out."},
-	"include":              {Refused: "include is a field of POST /v1/responses. Leave it out."},
-	"text":                 {Refused: "text is a field of POST /v1/responses. Use response_format and verbosity."},
-	"output_config":        {Refused: "output_config is a field of POST /v1/messages. Use reasoning_effort and response_format."},
-	"output_format":        {Refused: "output_format is a field of POST /v1/messages. Use response_format."},
-	"max_output_tokens":    {Refused: "max_output_tokens is a field of POST /v1/responses. Use max_completion_tokens.", Unless: []string{}},
-	"stop_sequences":       {Refused: "stop_sequences is a field of POST /v1/messages. Use stop."},
-	"mcp_servers":          {Refused: "mcp_servers is a field of POST /v1/messages. Use tools of the type function."},
+	"input":  {Refused: "input is a field of POST /v1/responses. Use messages."},
+	"prompt": {Refused: "prompt is a field of POST /v1/completions. Use messages."},
+	"suffix": {Refused: "suffix is a field of POST /v1/completions. Leave it out."},
+	"instructions": {
+		Refused: "instructions is a field of POST /v1/responses. Send a message of the role system.",
+	},
+	"system":   {Refused: "system is a field of POST /v1/messages. Send a message of the role system."},
+	"template": {Refused: "Harmony conversations have no chat template. Leave template out."},
+	"raw":      {Refused: "raw belongs to Ollama's own API. Leave it out."},
+	"images":   {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
+	"previous_response_id": {
+		Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation.",
+	},
+	"conversation": {Refused: "conversation is a field of POST /v1/responses. Send the whole conversation."},
+	"background":   {Refused: "background is a field of POST /v1/responses. Leave it out."},
+	"include":      {Refused: "include is a field of POST /v1/responses. Leave it out."},
+	"text":         {Refused: "text is a field of POST /v1/responses. Use response_format and verbosity."},
+	"output_config": {
+		Refused: "output_config is a field of POST /v1/messages. Use reasoning_effort and response_format.",
+	},
+	"output_format": {Refused: "output_format is a field of POST /v1/messages. Use response_format."},
+	"max_output_tokens": {
+		Refused: "max_output_tokens is a field of POST /v1/responses. Use max_completion_tokens.",
+		Unless:  []string{},
+	},
+	"stop_sequences": {Refused: "stop_sequences is a field of POST /v1/messages. Use stop."},
+	"mcp_servers":    {Refused: "mcp_servers is a field of POST /v1/messages. Use tools of the type function."},
 	"truncation": {
 		Refused: "truncation is a field of POST /v1/responses. Leave out old messages instead.",
 		Unless:  []string{`"disabled"`},
@@ -117,7 +134,9 @@ const shownWhole = "the reply has the chain of thought itself, which a summary w
 
 // streamOptions are the members of stream_options.
 var streamOptions = jsontext.Table[*decoder]{
-	"include_usage": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.includeUsage) }},
+	"include_usage": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.options.includeUsage)
+	}},
 	"continuous_usage_stats": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return v.SetSwitch(&d.options.continuousUsage)
 	}},
@@ -136,14 +155,18 @@ var usageFields = jsontext.Table[*decoder]{
 // The members of the objects in messages and tools, whose readers have code of their own.
 var (
 	messageFields = jsontext.Members{
-		"role": {}, "content": {}, "refusal": {}, "reasoning": {}, "reasoning_content": {}, "thinking": {}, "reasoning_details": {},
-		"thinking_blocks": {}, "tool_calls": {}, "function_call": {}, "tool_call_id": {}, "prefix": {}, "partial": {},
+		"role": {}, "content": {}, "refusal": {}, "reasoning": {}, "reasoning_content": {}, "thinking": {},
+		"reasoning_details": {},
+		"thinking_blocks":   {}, "tool_calls": {}, "function_call": {}, "tool_call_id": {}, "prefix": {}, "partial": {},
 
 		"audio":  {Refused: "Sounds are not kept here. Send their text as the content."},
 		"images": {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
 		"tools":  {Refused: "Tools are those of the request. Send them as its field tools."},
 
-		"name":          {Ignored: "Harmony's messages have no place for it: no server shows it to gpt-oss. The name of a tool is that of its call"},
+		"name": {
+			Ignored: "Harmony's messages have no place for it: no server shows it to gpt-oss. The name of a tool " +
+				"is that of its call",
+		},
 		"tool_name":     {Ignored: "the name of a tool is that of its call"},
 		"annotations":   {Ignored: "where the text has citations, which its text has too"},
 		"cache_control": {Ignored: "engines cache prefixes by themselves"},
@@ -207,7 +230,9 @@ var (
 
 	choiceFields = jsontext.Members{
 		"type": {}, "function": {}, "custom": {}, "allowed_tools": {},
-		"disable_parallel_tool_use": {Refused: "disable_parallel_tool_use is a field of POST /v1/messages. Use parallel_tool_calls."},
+		"disable_parallel_tool_use": {
+			Refused: "disable_parallel_tool_use is a field of POST /v1/messages. Use parallel_tool_calls.",
+		},
 	}
 
 	// namedFields are those of what names a tool.
@@ -216,7 +241,8 @@ var (
 	allowedFields = jsontext.Members{"mode": {}, "tools": {}}
 
 	formatFields = jsontext.Members{
-		"type": {}, "json_schema": {}, "schema": {}, "name": {}, "description": {}, "strict": {}, "pattern": {}, "grammar": {},
+		"type": {}, "json_schema": {}, "schema": {}, "name": {}, "description": {}, "strict": {},
+		"pattern": {}, "grammar": {},
 	}
 
 	schemaFields = jsontext.Members{"name": {}, "description": {}, "schema": {}, "strict": {}}

@@ -25,6 +25,7 @@ func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
 	member := func(name string) jsontext.Field {
 		return jsontext.Field{Result: v.Get(name), Path: v.Path + "." + name}
 	}
+	// Serializers write members without a value as null, which must not select a form.
 	given := func(f jsontext.Field) bool { return f.Exists() && f.Type != gjson.Null }
 	var format *turn.Format
 	var err *apierror.Error
@@ -36,10 +37,12 @@ func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
 	case kind != "json_object" && kind != "json_schema":
 		err = apierror.Invalid(v.Path,
 			"The type of \"response_format\" must be text, json_object, json_schema, regex or grammar.")
+	// Without any schema the reader of json_schema says what is missing.
 	case given(named), kind == "json_schema" && !given(schema):
 		format, err = d.rc.NamedFormat(named, func(key string, v jsontext.Field) *apierror.Error {
 			return schemaFields.Other(key, v, &d.ignored)
 		})
+	// A flat json_schema with a name: the object itself has the members of json_schema.
 	case given(schema) && (given(member("name")) || given(member("strict"))):
 		format, err = d.rc.NamedFormat(v, func(string, jsontext.Field) *apierror.Error { return nil })
 	case given(schema):

@@ -28,10 +28,12 @@ func (d *decoder) readFunctions(v jsontext.Field) *apierror.Error {
 		functions.Tools = append(functions.Tools, t)
 		return err
 	})
+	// An empty list changes nothing: the reply's calls keep the form of tools.
 	if len(functions.Tools) == 0 {
 		return err
 	}
 
+	// The reply's function_call has room for one call: the turn ends after the first.
 	d.options.legacyCalls, d.input.OneCall = true, true
 	return cmp.Or(err, d.offer(functions))
 }
@@ -54,6 +56,7 @@ func (d *decoder) readFunctionCall(v jsontext.Field) *apierror.Error {
 
 // readLegacyCall reads the function_call of an assistant's message. Its place is its id.
 func (d *decoder) readLegacyCall(v jsontext.Field) (turn.Item, *apierror.Error) {
+	// Calls of this form have no ids, and the prompt's history needs one for each.
 	call := turn.Item{Kind: turn.Call, Text: "{}", CallID: v.Path, Path: v.Path}
 	err := d.readCalledFunction(v, &call)
 	if err == nil && call.Name == "" {
@@ -93,6 +96,7 @@ func (d *decoder) answerLegacyCalls() {
 		return
 	}
 
+	// The result stands right after its call, where the client would have sent it.
 	items := make([]turn.Item, 0, len(d.input.Items)+len(waiting))
 	for _, item := range d.input.Items {
 		items = append(items, item)
@@ -126,6 +130,7 @@ func (d *decoder) readCustom(at jsontext.Field, t *harmony.Tool) *apierror.Error
 		return apierror.Invalid(at.Path+".name", "A tool has no name. Give every tool one.")
 	}
 
+	// Harmony has functions only: to the model a custom tool is one with a single text as its argument.
 	t.Parameters = []byte(turn.CustomParameters)
 	if d.options.custom == nil {
 		d.options.custom = map[string]bool{}
@@ -153,6 +158,7 @@ func (d *decoder) readCustomFormat(v jsontext.Field, t *harmony.Tool) *apierror.
 			"The field %q must be an object with definition and syntax.", grammar.Path)
 	}
 
+	// All grammars of the request share one bound: the engine compiles them together.
 	room := func(cost int) bool { return d.input.RoomForGrammar(d.rc, d.grammars+cost) }
 	format, err := turn.ReadCustomFormat(grammar, t.Name, d.rc.Work, room)
 	if err != nil {

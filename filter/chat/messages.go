@@ -65,6 +65,7 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			} else if v.Str != "" {
 				m.reasoning = v.Str
 			}
+		// The lists of OpenRouter and LiteLLM, which repeat the text of the field.
 		case "reasoning_details", "thinking_blocks":
 			m.details = textsOf(v)
 		case "prefix", "partial":
@@ -92,6 +93,7 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		d.ignored.Add(nameAt)
 	}
 	if m.reasoning == "" {
+		// A list may be all that a client kept.
 		m.reasoning = m.details
 	}
 	return m, err
@@ -135,6 +137,7 @@ func (d *decoder) addItems(m message) *apierror.Error {
 			return apierror.Invalid(m.at.Path+".tool_call_id",
 				"A tool message has no tool_call_id. Send the id of its call.")
 		}
+	// The result of the first form of tools has no call_id: the name says whose result it is.
 	case "function":
 		kind, images = turn.Result, turn.ImagesPlaceholder
 		if !m.content.Exists() { // null is what a function returns, too
@@ -183,6 +186,7 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 		text = content
 	}
 
+	// Content that is there may be empty: a reply without a text and calls has "".
 	if text == "" && m.reasoning == "" && len(m.calls) == 0 && !m.content.Exists() {
 		return apierror.Invalid(m.at.Path,
 			"An assistant message has neither content nor tool calls. Send one of them.")
@@ -191,6 +195,7 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 	if m.reasoning != "" {
 		d.input.Items = append(d.input.Items, turn.Item{Kind: turn.Reasoning, Text: m.reasoning, Path: m.at.Path})
 	}
+	// The channels follow from this: what precedes a call was commentary, the rest final.
 	kind := turn.Answer
 	if len(m.calls) > 0 {
 		kind = turn.Preamble
@@ -228,6 +233,7 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 		case "custom":
 			kind = key
 			err = d.readCalledCustom(v, &call)
+		// Clients that put a stream's deltas together send their index back.
 		case "index":
 		default:
 			err = callFields.Other(key, v, &d.ignored)
@@ -261,6 +267,7 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 
 // readCalledCustom reads a call of a custom tool as the model made it.
 func (d *decoder) readCalledCustom(at jsontext.Field, call *turn.Item) *apierror.Error {
+	// A call without input is one with an empty text, not one without arguments.
 	call.Text = turn.CustomArguments("")
 	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
@@ -298,6 +305,7 @@ func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierro
 		}
 
 		part, isImage, err := d.readPart(v, images)
+		// Within a line the placeholder would read as a part of the user's sentence.
 		if isImage || image {
 			text.NewLine()
 		}
@@ -324,6 +332,7 @@ var imageMembers = map[string][]string{
 func (d *decoder) readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
 	kind := v.Get("type").Str
 	switch kind {
+	// Clients of Responses that switch to this API keep the names of its parts.
 	case "text", "input_text", "output_text":
 		kind = "text"
 	case "refusal":

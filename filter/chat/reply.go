@@ -66,6 +66,7 @@ func (r *Request) NewReply(m api.Mode) api.Reply {
 		Encoder: e, Settler: e, Stream: r.options.stream, Mode: m, Turn: r.turn,
 		Choices: len(e.choices), Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
 	}
+	// Without a value here the machine hands all calls to the client.
 	if r.corrects {
 		o.Tools = e
 	}
@@ -90,6 +91,7 @@ func (*encoder) Corrected(bool) bool { return false }
 func (e *encoder) Begin(dst []byte, c *reply.Choice) []byte {
 	dst = e.beginEvent(dst, c)
 	dst = append(dst, `"role":"assistant","content":null},"finish_reason":null}]`...)
+	// vLLM, whose field this is, has the prompt once in a stream: in the first event.
 	if e.request.options.tokenIDs {
 		dst = appendTokens(append(dst, `,"prompt_token_ids":`...), e.request.Engine().Prompt)
 	}
@@ -107,6 +109,7 @@ func (e *encoder) Settle(dst []byte, c *reply.Choice, tokens []harmony.Token) ([
 		if tokenIDs {
 			choice.tokens = append(choice.tokens, tokens...)
 		}
+		// A stream passes its entries on; only an object has to hold all of them until its end.
 		if len(choice.logprobs) > turn.MaxLogprobs {
 			return dst, turn.LogprobsTooLarge("logprobs", "max_tokens")
 		}
@@ -120,6 +123,7 @@ func (e *encoder) Settle(dst []byte, c *reply.Choice, tokens []harmony.Token) ([
 		return e.closeDelta(dst, tokens), nil
 	}
 
+	// They are kept for Finish, which the machine calls once what later requests need is stored.
 	if tokenIDs && !c.Continues() {
 		choice.tokens = append(choice.tokens, tokens...)
 	}
@@ -163,6 +167,7 @@ func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
 	}
 
 	dst = e.appendUsage(append(dst, `],"usage":`...))
+	// All choices have one prompt, so that it stands beside them.
 	if e.request.options.tokenIDs {
 		dst = appendTokens(append(dst, `,"prompt_token_ids":`...), e.request.Engine().Prompt)
 	}

@@ -48,6 +48,7 @@ func (e *encoder) openDelta(dst []byte, c *reply.Choice, kind deltaKind, call *t
 	case deltaCall, deltaArguments:
 		dst = e.appendCallDelta(dst, kind, call)
 	}
+	// The beginning of the text is kept, because closeDelta may have to repeat it.
 	e.open = delta{choice: c, kind: kind, call: call, text: len(dst)}
 	return dst
 }
@@ -96,6 +97,7 @@ func (e *encoder) closeDelta(dst []byte, tokens []harmony.Token) []byte {
 	}
 	dst = append(dst, '}')
 
+	// The entries are collected beside the text, which is written straight into dst.
 	if len(e.logprobs) > 0 {
 		dst = appendLogprobs(dst, e.logprobs)
 		e.logprobs = e.logprobs[:0]
@@ -117,6 +119,7 @@ func (e *encoder) appendFinish(dst []byte, c *reply.Choice) []byte {
 	}
 	dst = append(append(append(dst, `"finish_reason":"`...), finish...), '"')
 
+	// The member is SGLang's, and holds a text or a token id, whichever stopped the choice.
 	switch m := c.Matched(); {
 	case m == nil:
 		return dst
@@ -172,6 +175,7 @@ func (e *encoder) appendChoice(dst []byte, c *reply.Choice) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(c.Index), 10)
 
 	dst = append(dst, `,"message":{"role":"assistant","content":`...)
+	// OpenAI has null beside calls; without calls clients expect a text, even an empty one.
 	if choice.hasContent || len(choice.calls) == 0 {
 		dst = append(append(append(dst, '"'), choice.content...), '"')
 	} else {
@@ -274,6 +278,7 @@ func (e *encoder) appendUsage(dst []byte) []byte {
 	dst = appendMember(dst, `{"prompt_tokens":`, total.Prompt)
 	dst = appendMember(dst, `,"completion_tokens":`, total.Output)
 	dst = appendMember(dst, `,"total_tokens":`, total.Prompt+total.Output)
+	// A 0 would say that the cache had nothing.
 	if total.Cached != engine.Unknown {
 		dst = append(appendMember(dst, `,"prompt_tokens_details":{"cached_tokens":`, total.Cached), '}')
 	}

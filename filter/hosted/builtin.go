@@ -9,8 +9,10 @@ import (
 type Builtin struct {
 	Name      tools.Builtin
 	Namespace string
-	Trained   func() harmony.Namespace // the tools that the model was trained with; nil: the server's own tools
-	System    bool                     // it is in the system message
+	// The tools that the model was trained with; nil: it gets the server's own.
+	Trained func() harmony.Namespace
+	// It is in the system message.
+	System bool
 }
 
 var builtins = map[tools.Builtin]*Builtin{

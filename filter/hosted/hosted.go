@@ -196,6 +196,7 @@ func (s *Server) List(ctx context.Context, runner Runner, rc *turn.RequestContex
 		return result
 	}
 
+	// First what the request allows: tools that it leaves out take no steps of it.
 	if s.Allowed != nil {
 		result.Tools = slices.DeleteFunc(slices.Clone(result.Tools), func(t tools.Tool) bool {
 			return !s.Allowed.Fits(&t)
@@ -203,6 +204,7 @@ func (s *Server) List(ctx context.Context, runner Runner, rc *turn.RequestContex
 	}
 	var odd error
 	if result.Tools, odd = s.fit(rc.Within(ctx), result.Tools); odd != nil {
+		// It is for the operator alone: the client and the model see no more than the tools that fit.
 		result.Cause = errors.Join(result.Cause, odd)
 	}
 

@@ -20,7 +20,7 @@ const (
 // A client does not write the tools of its MCP servers. So what would be an error
 // of a function is no error of theirs: a tool that breaks a limit is left out, and
 // one whose name equals another's for the model, where all but letters of any script,
-// digits, _ and - are _, gets a number behind its name.
+// digits, _ and - are _, gets a number after its name.
 
 // schemaSteps is how many steps of a request's work a byte of a tool's schema takes, which
 // is written as the model sees it: references can have it written many times.
@@ -36,6 +36,7 @@ func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, o
 	for i := range listed {
 		t := &listed[i]
 		offered := harmony.Tool{Name: t.Name, Parameters: t.InputSchema}
+		// The limits are cheap to check, and keep a tool that breaks them from taking steps.
 		if err := rc.Limits.CheckTool(offered); err != nil {
 			why = append(why, fmt.Sprintf("%q: %s", jsontext.Clip(t.Name), err.Message))
 			continue
@@ -60,6 +61,7 @@ func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, o
 	if len(why) == 0 {
 		return fit, nil
 	}
+	// The error becomes a line of the log, and a server can list thousands of tools.
 	const most = 8
 	if more := len(why) - most; more > 0 {
 		why = append(why[:most], fmt.Sprintf("and %d others", more))
@@ -79,6 +81,7 @@ func Numbered(listed []tools.Tool) map[string]string {
 	var late []string
 	for i := range listed {
 		name := listed[i].Name
+		// The first tool of a name keeps it, so that most lists need no other names at all.
 		if seen := turn.ModelName(name); taken[seen] {
 			late = append(late, name)
 		} else {

@@ -52,12 +52,13 @@ func ReadPage(text string, structured []byte) (cursor int, shown Page, ok bool) 
 // readPageHead reads the line that a result begins with.
 func readPageHead(text string) (cursor int, shown Page, ok bool) {
 	text = strings.TrimLeft(text[:min(len(text), maxPageHead)], " \t\r\n")
+	// What is no number within the bound of cursors is no head at all, but text of the page.
 	digits, head, _ := strings.Cut(strings.TrimPrefix(text, "["), "]")
 	if cursor, ok = ReadCursor(digits); !ok || text[0] != '[' {
 		return 0, Page{}, false
 	}
 
-	// A title can have line feeds in it; what is behind the head begins so.
+	// A title can have line feeds in it; what follows the head begins so.
 	if title, _, found := strings.Cut(head, "\n**viewing lines ["); found {
 		head = title
 	} else {
@@ -114,10 +115,12 @@ func (p Page) cleaned() Page {
 	}
 
 	title = strings.ToValidUTF8(title[:min(len(title), maxPageTitle)], "")
+	// The browser ends an address that it has cut in three dots: nobody could open it.
 	if len(address) > maxPageURL || !isWeb(address) || !utf8.ValidString(address) || strings.HasSuffix(address, "...") {
 		return Page{Title: title}
 	}
 
+	// The escapes that the browser has removed are set again, as clients put addresses into links.
 	u, err := url.Parse(strings.ReplaceAll(address, " ", "%20"))
 	if err != nil || u.Host == "" {
 		return Page{Title: title}

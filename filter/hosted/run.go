@@ -34,6 +34,7 @@ func (u *Usage) Take(r *tools.Result) {
 // most is how many calls the request allows, 0: any number; waiting is how many calls of
 // the turn wait already.
 func (u *Usage) Refuse(call *turn.CalledTool, most, waiting int) *tools.Result {
+	// A call that is refused counts too: a model that calls on and on reaches the limit of the request.
 	u.Calls++
 	switch {
 	case most > 0 && u.Calls > most, u.Bytes > MaxResultBytes, waiting >= MaxTurnCalls:
@@ -87,6 +88,7 @@ func List(ctx context.Context, runner Runner, servers []*Server, rc *turn.Reques
 	for i, s := range servers {
 		wait.Go(func() { results[i] = s.List(ctx, runner, rc) })
 	}
+	// Only here, and in order, are the servers changed: lists may come in any order.
 	wait.Wait()
 	for i, s := range servers {
 		if s.Failure = results[i].Error; s.Failure == "" {

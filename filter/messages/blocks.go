@@ -34,6 +34,7 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 	case "search_result":
 		text, err = readSearchResult(v)
 		return text, true, err
+	// The model sees nothing of a file in a container: only its id is checked.
 	case "container_upload":
 		err = v.RequireText("file_id")
 	case "":
@@ -87,6 +88,7 @@ func readDocument(v jsontext.Field) (string, *apierror.Error) {
 		err = readSource(v)
 	}
 
+	// The model learns that something was there: a file or an address has no text here.
 	if text == "" {
 		text = documentPlaceholder
 	}
@@ -97,6 +99,7 @@ func readDocument(v jsontext.Field) (string, *apierror.Error) {
 // readSearchResult returns what the model sees of a search result: its title, its
 // source and its texts.
 func readSearchResult(v jsontext.Field) (string, *apierror.Error) {
+	// The API requires both, which may be empty.
 	for _, member := range []string{"title", "source"} {
 		if v.Get(member).Type != gjson.String {
 			return "", apierror.Invalid(v.Path+"."+member, "The field %q must be a string.", v.Path+"."+member)
@@ -130,6 +133,7 @@ func textsOf(v jsontext.Field) (string, *apierror.Error) {
 
 	var lines jsontext.Joined
 	err := v.Elements(func(_ int, block jsontext.Field) *apierror.Error {
+		// A text counts in a block of any type, also of one that the API gets later.
 		switch text := block.Get("text"); {
 		case text.Type == gjson.String:
 			addLines(&lines, text.Str)

@@ -45,9 +45,11 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 
 	m := message{d: d, at: at}
 	if err == nil {
+		// A message without blocks takes memory too.
 		err = d.countBlock()
 	}
 
+	// The blocks are read only now: which ones may come depends on the role, which may follow them.
 	switch role {
 	case "user":
 		m.kind = turn.User
@@ -137,6 +139,7 @@ func (m *message) end() {
 	if len(m.items)+len(m.texts) == 0 && m.kind == turn.User {
 		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
 	}
+	// The tools join after the results that name them, and before what the user says next.
 	if len(m.found) > 0 {
 		m.items = append(m.items, m.join(m.found))
 	}
@@ -171,6 +174,7 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path+".type",
 			"Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", "+
 				"\"thinking\" and \"redacted_thinking\" into messages of the assistant.")
+	// The client adds a tool itself, in a message of the system, without a search for it.
 	case kind == "tool_addition":
 		m.refer(v.Get("tool.name").Str)
 	case isServed(kind):
@@ -191,6 +195,7 @@ func (m *message) addText(text string, placeholder bool) {
 	} else {
 		m.text.AddPart(text)
 	}
+	// An empty text does not end the line of a placeholder.
 	if text != "" {
 		m.image = placeholder
 	}
@@ -215,6 +220,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 			call.Name, err = v.Text()
 		case "input":
 			call.Text, err = turn.ReadArguments(v)
+		// The reply and the SDKs' types have these; none changes what the model sees.
 		case "type", "cache_control", "caller":
 		default:
 			err = callFields.Other(key, v, &m.d.ignored)
@@ -314,6 +320,7 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 		return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of content blocks.", v.Path)
 	}
 
+	// A message of its own joins the texts as those of a message are, and adds no items.
 	result := message{d: m.d}
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		if err := m.d.countBlock(); err != nil {

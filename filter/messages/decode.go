@@ -25,6 +25,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	}
 
 	d := &decoder{api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
+	// Errors name calls as the client does, whatever prefix its ids have here.
 	d.input.ShownID = d.sentID
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
@@ -269,6 +270,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 
 func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
 	d.effort = true
+	// The word of Anthropic's API for the most; gpt-oss has three levels.
 	if v.Str == "max" {
 		d.input.Effort = harmony.EffortHigh
 		return nil

@@ -135,7 +135,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// TestToolsJoin shows that a deferred tool joins behind the result that refers to it,
+// TestToolsJoin shows that a deferred tool joins after the result that refers to it,
 // so that the prompt of the request before is the beginning of this one, wherever the
 // tools stand in the list.
 func TestToolsJoin(t *testing.T) {

@@ -50,11 +50,13 @@ func (e *encoder) appendDiagnostics(dst []byte) []byte {
 	if !e.request.options.diagnostics {
 		return dst
 	}
+
 	dst = append(dst, `,"diagnostics":`...)
 	d := e.reply.Turn().Diagnosis()
 	if d == nil || e.request.compared == "" {
 		return append(dst, "null"...)
 	}
+
 	f := d.Reply
 	reason := missReasons[f.Cause]
 	switch {
@@ -62,6 +64,7 @@ func (e *encoder) appendDiagnostics(dst []byte) []byte {
 		return append(dst, `{"cache_miss_reason":{"type":"previous_message_not_found"}}`...)
 	case f.Cause == diagnosis.None:
 		return append(dst, "null"...)
+	// The API has no name for this cause, and clients know no others.
 	case reason == "":
 		return append(dst, `{"cache_miss_reason":{"type":"unavailable"}}`...)
 	}

@@ -30,6 +30,7 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 	b.input.reset()
 	call := p.Call
 	if p.Maker == reply.ByFilter {
+		// Clients know the tool by its server's name, not by the one that the model was offered.
 		b.hosts = e.request.hosted[hosted.SpaceOf(call)]
 		call = b.hosts.Named(call)
 	}
@@ -160,6 +161,7 @@ func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, cut bool) []byte
 		e.whole = e.appendBlockEnd(e.whole, p.Kind)
 		return dst
 	}
+	// The signature seals the whole text, and so is the last delta of its block.
 	if p.Kind == turn.Reasoning {
 		dst = e.beginBlockEvent(dst, "content_block_delta")
 		dst = append(dst, `,"delta":{"type":"signature_delta","signature":`...)

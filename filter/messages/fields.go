@@ -21,17 +21,23 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"max_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&d.input.Engine.MaxTokens, 1, math.MaxInt32)
 	}},
-	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
+	"stream": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.options.stream)
+	}},
 	"stop_sequences": {Read: (*decoder).readStopSequences},
 	"thinking":       {Read: (*decoder).readThinking},
 	"output_config":  {Read: (*decoder).readOutputConfig},
 	"output_format":  {Read: (*decoder).readOutputFormat},
 	"metadata":       {Read: (*decoder).readMetadata},
 	"diagnostics":    {Read: (*decoder).readDiagnostics},
-	"cache_control":  {Read: func(*decoder, jsontext.Field) *apierror.Error { return nil }}, // engines cache prefixes by themselves
+	// Accepted at every place without an effect: engines cache prefixes by themselves.
+	"cache_control": {Read: func(*decoder, jsontext.Field) *apierror.Error {
+		return nil
+	}},
 
 	"thread": {Read: func(*decoder, jsontext.Field) *apierror.Error {
-		return apierror.New(http.StatusBadRequest, codeNoThreads, "thread", "Message threads are not supported. Leave thread out, and send the whole conversation.")
+		return apierror.New(http.StatusBadRequest, codeNoThreads, "thread",
+			"Message threads are not supported. Leave thread out, and send the whole conversation.")
 	}},
 
 	"tools":       {Read: (*decoder).readTools},
@@ -39,36 +45,69 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"mcp_servers": {Read: (*decoder).readMCPServers},
 	"container":   {Read: (*decoder).readContainer},
 
-	"context_management": {Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, without the reasoning of finished turns"},
+	"context_management": {
+		Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, " +
+			"without the reasoning of finished turns",
+	},
 	// Fields of the other APIs.
-	"reasoning_effort":      {Read: (*decoder).readEffort},
-	"parallel_tool_calls":   {Read: (*decoder).readParallelCalls},
-	"reasoning":             {Refused: "reasoning is a field of POST /v1/responses. Use output_config.effort and thinking."},
-	"verbosity":             {Refused: "verbosity is a field of POST /v1/chat/completions. Say in system how long the answer should be."},
-	"response_format":       {Refused: "response_format is a field of POST /v1/chat/completions. Use output_config.format."},
-	"text":                  {Refused: "text is a field of POST /v1/responses. Use output_config.format."},
-	"structured_outputs":    {Refused: "structured_outputs is a field of POST /v1/chat/completions. Use output_config.format."},
-	"guided_json":           {Refused: "guided_json is a field of POST /v1/chat/completions. Use output_config.format."},
-	"guided_regex":          {Refused: "guided_regex is a field of POST /v1/chat/completions. Use output_config.format."},
-	"guided_choice":         {Refused: "guided_choice is a field of POST /v1/chat/completions. Use output_config.format."},
-	"guided_grammar":        {Refused: "guided_grammar is a field of POST /v1/chat/completions. Use output_config.format."},
-	"json_schema":           {Refused: "json_schema is a field of POST /v1/chat/completions. Use output_config.format."},
-	"grammar":               {Refused: "grammar is a field of POST /v1/chat/completions. Use output_config.format."},
-	"regex":                 {Refused: "regex is a field of POST /v1/chat/completions. Use output_config.format."},
-	"ebnf":                  {Refused: "ebnf is a field of POST /v1/chat/completions. Use output_config.format."},
-	"format":                {Refused: "format belongs to Ollama. Use output_config.format."},
-	"max_completion_tokens": {Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_tokens.", Unless: []string{}},
-	"max_output_tokens":     {Refused: "max_output_tokens is a field of POST /v1/responses. Use max_tokens.", Unless: []string{}},
-	"n":                     {Refused: "A message has one answer. Leave n out.", Unless: []string{"1"}},
-	"logprobs":              {Refused: "Messages have no log probabilities. Leave logprobs out."},
-	"top_logprobs":          {Refused: "Messages have no log probabilities. Leave top_logprobs out."},
-	"input":                 {Refused: "input is a field of POST /v1/responses. Use messages."},
-	"prompt":                {Refused: "prompt is a field of POST /v1/completions. Use messages."},
-	"instructions":          {Refused: "instructions is a field of POST /v1/responses. Use system."},
-	"previous_response_id":  {Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation."},
+	"reasoning_effort":    {Read: (*decoder).readEffort},
+	"parallel_tool_calls": {Read: (*decoder).readParallelCalls},
+	"reasoning": {
+		Refused: "reasoning is a field of POST /v1/responses. Use output_config.effort and thinking.",
+	},
+	"verbosity": {
+		Refused: "verbosity is a field of POST /v1/chat/completions. Say in system how long the answer should be.",
+	},
+	"response_format": {
+		Refused: "response_format is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"text": {Refused: "text is a field of POST /v1/responses. Use output_config.format."},
+	"structured_outputs": {
+		Refused: "structured_outputs is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"guided_json": {
+		Refused: "guided_json is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"guided_regex": {
+		Refused: "guided_regex is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"guided_choice": {
+		Refused: "guided_choice is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"guided_grammar": {
+		Refused: "guided_grammar is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"json_schema": {
+		Refused: "json_schema is a field of POST /v1/chat/completions. Use output_config.format.",
+	},
+	"grammar": {Refused: "grammar is a field of POST /v1/chat/completions. Use output_config.format."},
+	"regex":   {Refused: "regex is a field of POST /v1/chat/completions. Use output_config.format."},
+	"ebnf":    {Refused: "ebnf is a field of POST /v1/chat/completions. Use output_config.format."},
+	"format":  {Refused: "format belongs to Ollama. Use output_config.format."},
+	"max_completion_tokens": {
+		Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_tokens.",
+		Unless:  []string{},
+	},
+	"max_output_tokens": {
+		Refused: "max_output_tokens is a field of POST /v1/responses. Use max_tokens.",
+		Unless:  []string{},
+	},
+	"n":            {Refused: "A message has one answer. Leave n out.", Unless: []string{"1"}},
+	"logprobs":     {Refused: "Messages have no log probabilities. Leave logprobs out."},
+	"top_logprobs": {Refused: "Messages have no log probabilities. Leave top_logprobs out."},
+	"input":        {Refused: "input is a field of POST /v1/responses. Use messages."},
+	"prompt":       {Refused: "prompt is a field of POST /v1/completions. Use messages."},
+	"instructions": {Refused: "instructions is a field of POST /v1/responses. Use system."},
+	"previous_response_id": {
+		Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation.",
+	},
 
-	"compaction":            {Refused: "compaction is not supported. Summarize the conversation by a message of the user."},
-	"fallbacks":             {Ignored: "other models, for a request that this one refuses: the answer is always this model's"},
+	"compaction": {
+		Refused: "compaction is not supported. Summarize the conversation by a message of the user.",
+	},
+	"fallbacks": {
+		Ignored: "other models, for a request that this one refuses: the answer is always this model's",
+	},
 	"fallback_credit_token": {Ignored: "who pays for other models, which never answer here"},
 	"billing_policy":        {Ignored: "who pays"},
 	"inference_geo":         {Ignored: "where requests are served is Envoy's routing"},
@@ -96,7 +135,10 @@ var (
 
 	outputFields = jsontext.Members{
 		"effort": {}, "format": {},
-		"task_budget": {Ignored: "a hint to models that were trained with it, which gpt-oss was not; `max_tokens` bounds what it writes"},
+		"task_budget": {
+			Ignored: "a hint to models that were trained with it, which gpt-oss was not; `max_tokens` bounds what " +
+				"it writes",
+		},
 	}
 
 	containerFields = jsontext.Members{

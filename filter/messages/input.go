@@ -122,6 +122,7 @@ func (in *input) add(dst, piece []byte) []byte {
 				in.state = inputWrapped
 				return in.add(append(dst, `{"arguments":"`...), piece[i:])
 			}
+		// All of it is inside one string, which ends with the call.
 		case inputWrapped:
 			return jsontext.AppendEscaped(dst, piece[i:])
 		case inputNumber:
@@ -161,6 +162,7 @@ func (in *input) isText() bool {
 
 // flush appends what was read.
 func (in *input) flush(dst []byte) []byte {
+	// Only the outer { alone leaves the object without a member.
 	in.filled = in.filled || in.state != inputNameOrEnd || len(in.stack) > 1
 	dst = append(dst, in.pending...)
 	in.pending = in.pending[:0]
@@ -187,6 +189,7 @@ func (in *input) end(dst []byte) []byte {
 		// } follows { by two, and so does ] [.
 		dst = append(dst, in.stack[i]+2)
 	}
+	// The first member has no comma before it.
 	if in.filled {
 		dst = append(dst, ',')
 	}
@@ -240,6 +243,7 @@ func (in *input) readToken(c byte) bool {
 		if in.state = inputValue; in.stack[len(in.stack)-1] == '{' {
 			in.state = inputName
 		}
+
 	case c == '}' && (in.state == inputNameOrEnd || in.state == inputAfter),
 		c == ']' && (in.state == inputValueOrEnd || in.state == inputAfter):
 		// In ASCII } follows { by two, and so does ] [.
@@ -251,6 +255,7 @@ func (in *input) readToken(c byte) bool {
 		if in.state = inputAfter; last == 0 {
 			in.state = inputDone
 		}
+
 	case in.state == inputStart, in.state == inputValue, in.state == inputValueOrEnd:
 		return in.readValue(c)
 	default:
@@ -261,6 +266,7 @@ func (in *input) readToken(c byte) bool {
 
 // readValue takes the first byte of a value.
 func (in *input) readValue(c byte) bool {
+	// The client could not send back what nests more deeply: the rest becomes text.
 	if (c == '{' || c == '[') && len(in.stack) == maxInputDepth {
 		return false
 	}
@@ -279,6 +285,7 @@ func (in *input) readValue(c byte) bool {
 	case 'n':
 		in.state, in.word = inputWord, "null"[1:]
 	default:
+		// The byte is in pending already.
 		in.state, in.number = inputNumber, len(in.pending)-1
 		return isNumber(c)
 	}

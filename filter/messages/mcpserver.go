@@ -50,6 +50,7 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 				}
 				enabled := !t.off
 				err := d.readToolConfig(v, &enabled)
+				// A config without it leaves the tool to default_config, which may follow.
 				if v.Get("enabled").Exists() {
 					t.enabled[strings.Clone(name)] = enabled
 				}
@@ -79,6 +80,7 @@ func (d *decoder) readToolConfig(v jsontext.Field, enabled *bool) *apierror.Erro
 // filter returns the filter of the toolset; nil: every tool is offered.
 func (t *toolset) filter() *hosted.Filter {
 	f := &hosted.Filter{}
+	// An empty map allows no tool; nil allows every one.
 	if t.off {
 		f.Names = map[string]bool{}
 	}
@@ -187,13 +189,15 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 			h.Allowed = f
 		}
 	}
+	// Nobody has to find a server that is switched off.
 	if !s.enabled {
 		return nil
 	}
 
+	// Clients of this API have to send a url, also of a server that the operator has configured.
 	url := s.url
 	if configured, ok := d.api.Tools.Server(s.name); ok && configured.URL == url {
-		url = "" // clients have to send one
+		url = ""
 	}
 	var err error
 	switch h.MCP, err = hosted.Find(d.api.Tools, s.name, url, d.rc.Tenant); {

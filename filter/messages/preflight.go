@@ -32,6 +32,7 @@ func (p *preflight) list(e *encoder) reply.Step {
 	for i, s := range p.unlisted {
 		list := hosted.ListJob{Runner: e.request.api.runner(), Server: s, Request: p.decoder.rc}
 		jobs[i] = reply.Job{Do: list, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+			// A job that was cancelled or has panicked has no result; err says why.
 			listed, ok := result.(tools.Result)
 			if !ok {
 				listed = tools.Result{Error: "The server could not be asked.", Cause: err}
@@ -61,6 +62,7 @@ func (p *preflight) prepare(e *encoder) (reply.Step, *apierror.Error) {
 		if !ok {
 			return dst, reply.Failure(err)
 		}
+		// From here on the request is one whose first model call is known.
 		e.request.turn, e.request.preflight = t, nil
 		e.reply.Begin(t)
 		return dst, nil

@@ -38,6 +38,7 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 	if r.corrects || len(r.hosted) > 0 {
 		o.Tools, o.Run = e, e.run
 	}
+	// Without it the turn is known, and the machine begins with the model call.
 	if r.preflight != nil {
 		o.First = func(dst []byte) ([]byte, reply.Step, *apierror.Error) { return dst, r.preflight.list(e), nil }
 	}
@@ -73,6 +74,7 @@ func (e *encoder) End(dst []byte) []byte {
 // Object writes the message of a request without stream.
 func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
 	dst = e.ensureBlock(dst)
+	// Each block ends with a comma, the last one too.
 	dst = append(e.appendHead(dst), e.whole[:len(e.whole)-1]...)
 	dst = e.appendStop(append(dst, `],`...))
 	dst = append(e.appendContainer(dst), `,"usage":`...)
@@ -145,6 +147,7 @@ func (e *encoder) stop() (reason, sequence string) {
 	case finish == turn.FinishCalls:
 		return "tool_use", ""
 	}
+	// Of a stop token, for which Anthropic's API has no word, the client learns only the end.
 	if m := choice.Matched(); m != nil && m.Text != "" {
 		return "stop_sequence", m.Text
 	}
@@ -174,6 +177,7 @@ func (e *encoder) contextFull() bool {
 func (e *encoder) appendUsage(dst []byte) []byte {
 	total := e.reply.Total()
 	cached := 0
+	// A call whose engine reports nothing has -1 here.
 	for _, call := range e.reply.Calls() {
 		cached += max(call.Cached, 0)
 	}

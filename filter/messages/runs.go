@@ -40,6 +40,7 @@ func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 		made.code = "too_many_requests"
 	}
 
+	// max_uses counts searches only: opening a page of a result is not one to the API.
 	if server.Builtin != nil && made.call.Name == searchTool && refused == nil {
 		if most := e.request.maxSearches; most > 0 && e.searches >= most {
 			made.code = "max_uses_exceeded"
@@ -55,6 +56,7 @@ func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 			return e.appendBlock(dst, e.appendResult(nil, &made, result))
 		},
 	}
+	// Without a job the machine takes the known result at once.
 	if refused == nil {
 		job := server.Job(made.call, string(p.Whole), e.request.container)
 		r.Job = hosted.Job{Runner: e.request.api.runner(), Job: job}

@@ -110,6 +110,7 @@ func appendCodeResult(dst []byte, result *tools.Result) []byte {
 // its block. The member error_message is not Anthropic's: it has what the model sees.
 func appendFailure(dst []byte, kind, code string, result *tools.Result) []byte {
 	dst = jsontext.AppendString(append(dst, `{"type":`...), kind+"_error")
+	// The SDKs' types require one of Anthropic's codes.
 	dst = jsontext.AppendString(append(dst, `,"error_code":`...), cmp.Or(code, "unavailable"))
 	return append(jsontext.AppendString(append(dst, `,"error_message":`...), result.Error), "}}"...)
 }
@@ -172,6 +173,7 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 		return err
 	}
 	id := v.Get("tool_use_id").Str
+	// A result whose call the client has dropped means nothing to the model.
 	at, ok := m.served[id]
 	if !ok {
 		m.d.ignoreKind("messages.content.", kind)
@@ -214,6 +216,7 @@ func servedCall(id, name string, v jsontext.Field) turn.Item {
 		Kind: turn.Call, Text: "{}", CallID: id, Namespace: v.Get("server_name").Str, Name: name, Path: v.Path,
 	}
 
+	// The input of code_execution is an object, but gpt-oss was trained to write the code alone.
 	input := v.Get("input")
 	if code := input.Get("code"); name == codeName && code.Type == gjson.String {
 		call.Namespace, call.Name, call.Builtin = hosted.NamespaceOf(tools.CodeInterpreter), "", true
@@ -255,6 +258,7 @@ func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage,
 	opened, openErr := d.open(seal.Page, sealed.Str)
 	switch {
 	case openErr == nil && json.Unmarshal([]byte(opened), &page) == nil && page != nil:
+		// The session of the browser goes on where the last result was made.
 		if !d.served.named {
 			d.served.container = page.Session
 		}
@@ -263,6 +267,7 @@ func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage,
 		return "", nil, apierror.Invalid(v.Path+".content",
 			"The search result was made for another tenant. Leave the block out.").With(openErr)
 	}
+	// A key that is gone must not end the session: titles and addresses remain.
 	d.ignored.Add(v.Path + ".content.0.encrypted_content")
 	return servedText(content), nil, nil
 }
@@ -279,6 +284,7 @@ func servedText(v gjson.Result) string {
 
 	var lines jsontext.Joined
 	add := func(object gjson.Result) {
+		// It is the filter's own member, and has exactly what the model saw.
 		if message := object.Get("error_message"); message.Type == gjson.String && message.Str != "" {
 			addLines(&lines, message.Str)
 			return

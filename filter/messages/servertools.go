@@ -57,6 +57,7 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 		return nil
 	}
 
+	// Two versions of a tool are two types, and still one tool to the model.
 	for _, other := range d.served.servers {
 		if other.Builtin == s.Builtin {
 			return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", jsontext.Clip(kind))
@@ -93,6 +94,7 @@ func (d *decoder) readContainer(v jsontext.Field) (err *apierror.Error) {
 	}
 	if id.Exists() && id.Type != gjson.Null {
 		d.served.container, err = id.ShortText()
+		// Only a container that the request names is listed as ignored where no tool runs in it.
 		d.served.named = d.served.container != ""
 	}
 	return err
@@ -101,6 +103,7 @@ func (d *decoder) readContainer(v jsontext.Field) (err *apierror.Error) {
 // findServers finds the servers of mcp_servers, with what the toolsets say of them.
 func (d *decoder) findServers() *apierror.Error {
 	served := &d.served
+	// First what is wrong among the names: whether a server can be found would hide it.
 	if err := served.checkToolsets(); err != nil {
 		return err
 	}
@@ -186,6 +189,7 @@ func (d *decoder) offerServed() {
 		for i := range d.input.Items {
 			item := &d.input.Items[i]
 			isCall := item.Kind == turn.Call && !item.Builtin && item.Namespace == s.Label
+			// Clients send the server's names back, and the model must read those that it was offered.
 			if len(s.Numbered) > 0 && isCall {
 				item.Name = s.ToModel(item.Name)
 			}
@@ -210,6 +214,7 @@ func (d *decoder) choose() *apierror.Error {
 	if name := d.chosen; name != "" {
 		d.input.Choice.Allowed = d.named(name)
 		_, later := d.deferred[name]
+		// A deferred tool is not offered yet, and can be demanded all the same.
 		own := later || slices.ContainsFunc(d.input.Tools, func(space harmony.Namespace) bool {
 			isNamed := func(t harmony.Tool) bool { return t.Name == name }
 			return space.Name == turn.FunctionsNamespace && slices.ContainsFunc(space.Tools, isNamed)
@@ -237,6 +242,7 @@ func (d *decoder) choose() *apierror.Error {
 // servers.
 func (d *decoder) named(name string) []turn.ToolName {
 	own := []turn.ToolName{toolName(name)}
+	// A name of the client's own tools means that tool, whatever the servers list.
 	if slices.ContainsFunc(d.tools, func(t harmony.Tool) bool { return t.Name == name }) {
 		return own
 	}
@@ -253,6 +259,7 @@ func (d *decoder) named(name string) []turn.ToolName {
 		}
 	}
 
+	// Of a name that nobody has, preparing the turn says so.
 	if len(found) == 0 {
 		return own
 	}

@@ -425,7 +425,7 @@ func TestSealedSearchResults(t *testing.T) {
 	}
 }
 
-// The model writes the reasoning behind a signature, so it can write what looks like the
+// The model writes the reasoning that a signature seals, so it can write what looks like the
 // result of a search, with the session of another conversation's browser. As a search result
 // such a signature opens as little as a foreign one.
 func TestSignatureIsNoSearchResult(t *testing.T) {

@@ -34,6 +34,7 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 		}
 	}
 
+	// The seal counts more than the text, which clients may have shortened or left empty.
 	if sealed := v.Get(member).Str; sealed != "" {
 		opened, err := m.d.open(seal.Reasoning, sealed)
 		switch {

@@ -16,6 +16,7 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 		if i >= d.rc.Limits.Tools {
 			return apierror.Invalid("tools", "The request has more than %d tools.", d.rc.Limits.Tools)
 		}
+		// In this API custom is the type of the client's functions, which older clients leave out.
 		if kind := v.Get("type").Str; kind != "" && kind != "custom" {
 			return d.readServerTool(kind, v)
 		}
@@ -46,6 +47,7 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 			deferred, err = v.Switch()
 		case "input_examples":
 			examples = v
+		// Input is always streamed as it is written.
 		case "type", "cache_control", "eager_input_streaming":
 		default:
 			err = toolFields.Other(key, v, &d.ignored)
@@ -60,6 +62,7 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
 
+	// Harmony has no place for examples: the model reads them in the description.
 	if examples.Exists() {
 		if t.Description, err = withExamples(t.Description, examples); err != nil {
 			return err
@@ -83,6 +86,7 @@ func (d *decoder) deferTool(t harmony.Tool, strict bool) {
 	}
 
 	d.strict[t.Name] = strict
+	// A reference names the tool alone, so that two of one name could not be told apart.
 	if _, twice := d.deferred[t.Name]; twice {
 		d.twice = append(d.twice, t.Name)
 	}
@@ -132,6 +136,7 @@ func (d *decoder) offerTools() *apierror.Error {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}
 
+	// Members come in any order: which of the names are deferred tools shows only now.
 	for _, j := range d.joining {
 		var found []harmony.Tool
 		for _, name := range j.names {
@@ -149,6 +154,7 @@ func (d *decoder) offerTools() *apierror.Error {
 			j.tools.Namespaces = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}}
 		}
 	}
+	// References to tools that are offered from the beginning, or that do not exist, add nothing.
 	d.input.Items = slices.DeleteFunc(d.input.Items, func(i turn.Item) bool {
 		return i.Kind == turn.Tools && len(i.Tools.Namespaces) == 0
 	})
@@ -173,6 +179,7 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		case "disable_parallel_tool_use":
 			var one bool
 			one, err = v.Switch()
+			// parallel_tool_calls of the other APIs may have said it already.
 			d.input.OneCall = d.input.OneCall || one
 		default:
 			err = choiceFields.Other(key, v, &d.ignored)
@@ -193,6 +200,7 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		if name == "" {
 			return apierror.Invalid(v.Path+".name", "A tool_choice of the type tool has no name. Name the tool.")
 		}
+		// Whose tool the name is, is known only with the tools of servers: choose settles it.
 		d.input.Choice.Required, d.chosen = true, strings.Clone(name)
 		d.input.OneCall = true
 	default:

@@ -47,6 +47,7 @@ func (d *derendering) chunk(ctx context.Context) ([]byte, *apierror.Error) {
 		return nil, err
 	}
 
+	// Only the new events may have the time of now: those before must come out as they did.
 	now = d.rc.Now
 	events, err := d.play(reply, chunks)
 	if err != nil {
@@ -127,6 +128,7 @@ func (d *derendering) play(reply api.Reply, chunks []engine.Chunk) (events []byt
 		}
 	}
 
+	// Only Chat Completions has an event for the usage alone: the other APIs have it in their last one.
 	if counts && d.merge || !counts && s.finish != engine.FinishNone {
 		return end(reply, events)
 	}
@@ -150,6 +152,7 @@ func (d *derendering) answer(request api.Request, index int, sse []byte) []byte 
 		dst = m.append([]byte(`{"chunk":`))
 	} else {
 		dst = []byte(`{"events":[`)
+		// A chunk may have no event at all: the list is empty then.
 		first := true
 		eachEvent(sse, func(object gjson.Result) {
 			if !first {

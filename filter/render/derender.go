@@ -130,6 +130,7 @@ func (d *derendering) decode(body []byte) *apierror.Error {
 		return apierror.Invalid("generate_response",
 			"There are no tokens. Send an answer of /inference/v1/generate as generate_response, or one event of "+
 				"its stream as generate_chunk.")
+	// Each chunk is answered with deltas; an object needs all of them at once.
 	case d.chunked && !d.stream:
 		return apierror.Invalid("stream",
 			"A generate_chunk is a piece of a stream. Send stream: true, or the whole answer as generate_response.")
@@ -145,6 +146,7 @@ func (d *derendering) decode(body []byte) *apierror.Error {
 
 // whole makes the whole reply: an object, or a stream's events.
 func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
+	// The engine's own time and id make the reply the one that a client of the filter would have had.
 	created := d.rc.Now()
 	if v := d.generated.Get("created"); v.Int() > 0 {
 		created = time.Unix(v.Int(), 0)
@@ -234,6 +236,7 @@ func (d *derendering) prepare(ctx context.Context, id string, now func() time.Ti
 	switch {
 	case outcome.Err != nil:
 		return nil, d.ofRequest(outcome.Err)
+	// A preflight, such as the listing of an MCP server's tools, comes before the first model call.
 	case outcome.Request == nil || outcome.Request.Engine() == nil:
 		return nil, apierror.Invalid(d.kind.request,
 			"The reply to the request has steps before its model call, such as tools that are run. Only the output "+
@@ -263,6 +266,7 @@ func (d *derendering) body() ([]byte, *apierror.Error) {
 	if d.model != "" {
 		body = jsontext.AppendString(append(body, `,"model":`...), d.model)
 	}
+	// The usage is in the last event then, and merged decides whether the answer has it.
 	if d.chunked && d.merge {
 		body = append(body, `,"stream_options":{"include_usage":true}`...)
 	}
@@ -291,6 +295,7 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 			"The field %q must be an array: that of an answer of /inference/v1/generate.", path+".choices")
 	}
 
+	// The object has exactly n choices; a chunk has the one that its state belongs to.
 	if n := len(choices.Array()); !d.chunked && n != max(req.N, 1) {
 		return nil, apierror.Invalid(path+".choices",
 			"There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))

@@ -52,6 +52,7 @@ type mergedCall struct {
 
 // add adds a chunk.
 func (m *merged) add(chunk gjson.Result) {
+	// The last chunk that has a member counts: an earlier one may have been made before it was known.
 	if v := chunk.Get("system_fingerprint"); v.Exists() {
 		m.fingerprint = v.Raw
 	}
@@ -72,6 +73,7 @@ func (m *merged) add(chunk gjson.Result) {
 				m.addCall(call)
 				return true
 			})
+		// A null content, as in the chunk with the role, is no text.
 		case v.Type == gjson.String:
 			m.addText(key.Str, inside(v))
 		}
@@ -109,6 +111,7 @@ func (m *merged) addCall(v gjson.Result) {
 		}
 	}
 
+	// A call that began in an earlier chunk has neither an id nor a name here.
 	call := mergedCall{index: index, name: v.Get("function.name").Raw, arguments: []byte(arguments)}
 	if id := v.Get("id"); id.Exists() {
 		call.head = `"id":` + id.Raw + `,"type":"function",`
@@ -148,6 +151,7 @@ func (m *merged) append(dst []byte) []byte {
 	}
 	dst = append(dst, ']')
 	dst = appendMember(dst, `,"prompt_token_ids":`, m.prompt)
+	// vLLM's answer has a usage of null where the chunk had none.
 	if !m.usage || m.counts == "" {
 		m.counts = "null"
 	}
@@ -158,6 +162,7 @@ func (m *merged) appendChoice(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(m.index), 10)
 
 	dst = append(dst, `,"delta":{`...)
+	// Any of the members may be the first: each is written with a comma.
 	first := len(dst)
 	dst = appendMember(dst, `,"role":`, m.role)
 	for _, t := range m.texts {

@@ -47,6 +47,7 @@ type Options struct {
 func Endpoints(o Options) []api.Endpoint {
 	var all []api.Endpoint
 	for _, k := range kinds {
+		// The requests are decoded by the API's own endpoint, so that both services read them alike.
 		create, _ := api.Match(o.Stateless, http.MethodPost, k.path)
 		if create == nil {
 			continue

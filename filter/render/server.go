@@ -54,6 +54,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer room.leave()
 	e, ids := api.Match(s.o.Endpoints, r.Method, r.URL.Path)
 	var o api.Outcome
+	// Observe gets "other" here: paths of clients must not become labels of metrics.
 	if e == nil {
 		o = api.Refused(apierror.New(http.StatusNotFound, "not_found", "",
 			"There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path))
@@ -81,6 +82,7 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	if to.Body, err = s.read(r, to.Context.Reserve); err != nil {
 		return api.Refused(err)
 	}
+	// The bytes of the body itself were reserved while it was read.
 	if err := to.Context.Reserve((madeOf - 1) * len(to.Body)); err != nil {
 		return api.Refused(err)
 	}
@@ -91,10 +93,12 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 			"The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct "+
 				"harmony_models.", name))
 	}
+	// vLLM's render service needs no model in a request, and the APIs' decoders refuse one without.
 	if name == "" {
 		to.Body = withModel(to.Body)
 	}
 
+	// The time counts from here: how long a body may take is the HTTP server's own bound.
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	to.Context.Work = work.New(ctx, work.PerRequest)
@@ -115,6 +119,7 @@ func withModel(body []byte) []byte {
 	members, isObject := bytes.CutPrefix(bytes.TrimSpace(body), []byte("{"))
 	model := gjson.GetBytes(body, "model")
 	switch {
+	// A second member of the name would be refused as a duplicate.
 	case isObject && (model.Raw == "null" || model.Raw == `""`):
 		return slices.Concat(body[:model.Index], []byte(`"`+anyModel+`"`), body[model.Index+len(model.Raw):])
 	case !isObject || model.Exists():
@@ -122,6 +127,7 @@ func withModel(body []byte) []byte {
 	}
 
 	named := append(make([]byte, 0, len(body)+len(anyModel)+16), `{"model":"`+anyModel+`"`...)
+	// An empty object has no member that a comma could precede.
 	if !bytes.HasPrefix(bytes.TrimSpace(members), []byte("}")) {
 		named = append(named, ',')
 	}
@@ -152,6 +158,7 @@ const firstRead = 4 << 10
 func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) ([]byte, *apierror.Error) {
 	tooLarge := apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
 		"The request body has more than %d bytes. Shorten it, or raise limits.max_body_bytes.", s.o.MaxBodyBytes)
+	// A length that is too large is refused before any of the body is read; -1: the client names none.
 	if r.ContentLength > s.o.MaxBodyBytes {
 		return nil, tooLarge
 	}
@@ -171,6 +178,7 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 	}
 
 	for {
+		// Doubling, so that a body of unknown length takes few steps, each of them reserved.
 		if len(body) == cap(body) {
 			if err := grow(len(body)); err != nil {
 				return nil, err
@@ -197,6 +205,7 @@ func (s *Server) write(
 	w http.ResponseWriter, r *http.Request, e *api.Endpoint, id string, o *api.Outcome, room *room,
 ) int {
 	status, kind, body := http.StatusOK, "application/json", o.Answer
+	// All events are there already: only Envoy's clients get replies while they are made.
 	if o.Kind == api.OutcomeStream {
 		kind = "text/event-stream"
 		for end := false; !end && o.Err == nil; {
@@ -209,6 +218,7 @@ func (s *Server) write(
 	if o.Err != nil {
 		kind = "application/json"
 		status, body = e.Error(o.Err, id)
+		// The header has whole seconds, and 0 would ask for a retry at once.
 		if after := o.Err.RetryAfter; after > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(max(after, time.Second)/time.Second)))
 		}

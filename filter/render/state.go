@@ -36,6 +36,7 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 			s.tokens, err = readTokens(v, nil, most)
 		case "output_chunk_lens":
 			err = v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+				// Chunks without tokens are not in the state: see add.
 				n, err := v.Integer(1, int64(most))
 				s.lengths = append(s.lengths, int(n))
 				sum += int(n)
@@ -48,6 +49,7 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 			var finish string
 			finish, err = v.ShortText()
 			s.finish = engine.Finish(finish)
+		// A state of vLLM's own service has other members: it cannot be continued here.
 		default:
 			err = apierror.Invalid(v.Path,
 				"The field %q is unknown. Send the state as the answer before has it.", v.Path)
@@ -58,6 +60,7 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 	switch {
 	case err != nil:
 		return err
+	// The chunks cut the tokens by these lengths, and must neither run out of them nor leave any.
 	case sum != len(s.tokens):
 		return apierror.Invalid(v.Path,
 			"The chunks of \"stream_state\" have %d tokens, but there are %d. Send the state as the answer before "+

@@ -84,6 +84,7 @@ func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcom
 		return api.Refused(err)
 	}
 
+	// The answer can be many times longer than its request: there must be room before it is made.
 	size := tokenizedBytes(tokens, t.strings)
 	if err := r.Context.Room(size); err != nil {
 		return api.Refused(err)
@@ -103,6 +104,7 @@ func tokenizedBytes(tokens []harmony.Token, texts bool) int {
 		return size
 	}
 	var spelled, escaped []byte
+	// Escapes make a token longer by a factor that depends on its bytes, and some have 128 of them.
 	for _, token := range tokens {
 		spelled = appendTokenString(spelled[:0], token)
 		escaped = jsontext.AppendEscaped(escaped[:0], spelled)
@@ -127,6 +129,7 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 	case errors.As(failure, &long):
 		return nil, apierror.Invalid("prompt",
 			"The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
+	// The only other failure is that ctx has ended.
 	case failure != nil:
 		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
 			"The text could not be tokenized in time. Try again, or shorten it.").With(failure)
@@ -138,7 +141,8 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 func (k *tokenizer) ofMessages(
 	ctx context.Context, r *api.HTTPRequest, t *tokenizing, body jsontext.Field,
 ) ([]harmony.Token, *apierror.Error) {
-	chat := jsontext.AppendString([]byte(`{"model":`), cmp.Or(t.model, anyModel)) // which is not in the prompt
+	// The model's name is not in the prompt.
+	chat := jsontext.AppendString([]byte(`{"model":`), cmp.Or(t.model, anyModel))
 	err := body.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "model", "prompt", "return_token_strs", "add_special_tokens", "stream", "stream_options":
@@ -157,6 +161,7 @@ func (k *tokenizer) ofMessages(
 	if err != nil {
 		return nil, err
 	}
+	// It is a second copy of the request, of which the service has reserved the first.
 	if err := r.Context.Room(len(chat)); err != nil {
 		return nil, err
 	}
@@ -173,6 +178,7 @@ func (k *tokenizer) ofMessages(
 
 	tokens := outcome.Request.Engine().Prompt
 	if t.bare && !t.continues {
+		// The prompt ends with the start of the assistant's message, which is what was not to be added.
 		for i, token := range slices.Backward(tokens) {
 			if token == harmony.TokenStart {
 				return tokens[:i], nil
@@ -187,6 +193,7 @@ func appendTokenized(dst []byte, tokens []harmony.Token, length int, texts bool)
 	dst = strconv.AppendInt(append(dst, `{"count":`...), int64(len(tokens)), 10)
 	dst = strconv.AppendInt(append(dst, `,"max_model_len":`...), int64(length), 10)
 	dst = appendNumbers(append(dst, `,"tokens":`...), tokens)
+	// vLLM's answer has the member in any case.
 	if dst = append(dst, `,"token_strs":`...); !texts {
 		return append(dst, "null}"...)
 	}
@@ -260,6 +267,7 @@ func newText(rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror
 	for _, token := range tokens {
 		bytes += harmony.TokenLength(token)
 	}
+	// Checked by the lengths of the tokens, before any text is made.
 	if bytes > maxText {
 		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "tokens",
 			"The text of the tokens has %d bytes, more than %d. Send the tokens in pieces.", bytes, maxText)
@@ -286,5 +294,6 @@ func eachText(tokens []harmony.Token, take func(escaped []byte)) {
 		escaped = jsontext.AppendEscaped(escaped[:0], text)
 		take(escaped)
 	}
+	// The last token may end within a character.
 	take(jsontext.AppendEscaped(escaped[:0], decoder.Flush(text[:0])))
 }

@@ -148,6 +148,7 @@ func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	switch {
 	case repeated == nil:
 		return e.outcome(q, err)
+	// The same request again: its answer comes from the store, and no model is called.
 	case repeated.Options.Stream:
 		return api.Streamed(&stored.Replay{SSE: write.Replay(repeated.Response, repeated.Options)})
 	}
@@ -205,6 +206,7 @@ func (a *API) Stored(ctx context.Context, tenant, response, conversation string)
 	}
 
 	var err error
+	// The head is enough: the response itself can be large, and the caller asks for its place only.
 	if response != "" {
 		_, err = a.Store.Head(ctx, tenant, response)
 	}
@@ -213,6 +215,7 @@ func (a *API) Stored(ctx context.Context, tenant, response, conversation string)
 		_, err = a.Store.Conversation(ctx, tenant, conversation)
 	}
 
+	// What is not stored here may be the upstream's; a store that fails says nothing about it.
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

@@ -90,6 +90,7 @@ var renderer = harmony.NewRenderer()
 func NewContext() *turn.RequestContext {
 	ids := 0
 	now := func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+	// Golden files have the ids and the times: neither may depend on when or how often a test runs.
 	return &turn.RequestContext{
 		Env: &turn.Env{
 			Renderer: renderer,

@@ -41,12 +41,14 @@ func (m Model) Generate(rng *rand.Rand) []harmony.Token {
 	opening := slices.Concat(openings, m.Openings)
 	piece := slices.Concat(opening, pieces, m.Pieces)
 	var out []harmony.Token
+	// Three of four outputs begin as a model would: without an opening most would be one plain text.
 	if rng.IntN(4) > 0 {
 		out = Tokens(opening[rng.IntN(len(opening))])
 	}
 	for range rng.IntN(24) {
 		switch rng.IntN(12) {
 		case 0:
+			// The vocabulary ends a little below this bound: some ids have no token.
 			out = append(out, rng.Uint32N(201_200))
 		case 1:
 			out = append(out, 9552, 898) // parts of characters
@@ -67,8 +69,10 @@ type Chunking struct {
 // AnyChunking shows that a reply does not depend on how the engine cuts its tokens
 // into chunks, that it shows the model's output, and that a stream is the whole reply.
 func (a *API) AnyChunking(t *testing.T, c Chunking) {
+	// A fixed seed: a failure can be repeated, and the test's time does not change.
 	rng := rand.New(rand.NewPCG(1, 2))
 	finishes := []engine.Finish{engine.FinishStop, engine.FinishLength}
+	// All in one chunk, token by token, and cuts of any size, empty chunks among them.
 	sizes := []func() int{Size(1 << 20), Size(1), func() int { return rng.IntN(6) }}
 	for range c.Rounds {
 		body := a.Ask(c.Requests[rng.IntN(len(c.Requests))])
@@ -111,6 +115,7 @@ func (a *API) checkShown(t *testing.T, whole string, outputs []Output) {
 		if a.Accounts(t, whole, o) {
 			continue
 		}
+		// A reply may be empty if the model has written only what is hidden anyway: analysis.
 		p := harmony.NewParser(harmony.Tolerant, harmony.RoleAssistant)
 		for _, token := range o.Tokens {
 			events, _ := p.Push(token)

@@ -24,7 +24,8 @@ type Handled struct {
 	// field it is empty, and only the document says what it does.
 	Effect string
 
-	unless []string // values of a refused field that are accepted; nil: those that ask for nothing
+	// Values of a refused field that are accepted; nil: those that ask for nothing.
+	unless []string
 }
 
 // Fields returns what becomes of each field of a table.
@@ -72,7 +73,7 @@ const everyAPI = "Every API"
 // Documented compares coded, what becomes of each name, with a table of
 // docs/compatibility.md: the one under the heading of an endpoint or, if heading is not
 // empty, under that heading of its section. With -update it writes the table: the rows
-// of names that are new stand behind the others of their state.
+// of names that are new stand after the others of their state.
 func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled) {
 	t.Helper()
 	document := ReadFile(t, compatibility)
@@ -80,6 +81,7 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 	rows := readRows(document[start:end])
 
 	var common []documentRow
+	// Fields that the APIs handle alike are in one table, which belongs to each of them.
 	if strings.HasPrefix(endpoint, "POST ") && (heading == "" || heading == "Members") {
 		from, to := findTable(t, document, everyAPI, heading)
 		common = readRows(document[from:to])
@@ -102,6 +104,7 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 		if _, twice := documented[r.name]; twice {
 			t.Errorf("%s %s in docs/compatibility.md has %s twice, or it is in %q too", endpoint, heading, r.name, everyAPI)
 		}
+		// What such a field does is written by hand: the code has no text for it.
 		if r.State == "mapped" || r.State == "skipped" {
 			r.Effect = coded[r.name].Effect
 		}
@@ -115,6 +118,7 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 // findTable returns where the rows of a table are.
 func findTable(t testing.TB, document, endpoint, heading string) (start, end int) {
 	t.Helper()
+	// The headings of two sections may be equal: only the one below the endpoint counts.
 	start = strings.Index(document, "## "+endpoint+"\n")
 	if heading != "" && start >= 0 {
 		if offset := strings.Index(document[start:], "### "+heading+"\n"); offset >= 0 {
@@ -130,6 +134,7 @@ func findTable(t testing.TB, document, endpoint, heading string) (start, end int
 	}
 	start += head[1]
 	end = start
+	// A table ends with its last row: text of people follows.
 	for strings.HasPrefix(document[end:], "|") {
 		end += strings.Index(document[end:], "\n") + 1
 	}
@@ -178,11 +183,13 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 		}
 	}
 
+	// Sorted, because a map has no order and the file must not change by itself.
 	for _, name := range slices.Sorted(maps.Keys(coded)) {
 		if !known[name] {
 			rows = append(rows, documentRow{name, coded[name]})
 		}
 	}
+	// A stable order by state keeps the rows of a state as people have arranged them.
 	states := []string{"mapped", "skipped", "refused", "ignored"}
 	slices.SortStableFunc(rows, func(a, b documentRow) int {
 		return slices.Index(states, a.State) - slices.Index(states, b.State)
@@ -191,6 +198,7 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 	names := map[string][]string{}
 	var ends []string
 	for _, r := range rows {
+		// Rows whose texts differ only in the field's name become one row.
 		if r.State == "refused" || r.State == "ignored" {
 			r.Effect = strings.ReplaceAll(r.Effect, r.name, itself)
 		}

@@ -14,6 +14,7 @@ import (
 // the reply, which must be well-formed and complete. The seeds are an output with the
 // golden requests, and with body.
 func (a *API) Fuzz(f *testing.F, output, body string) {
+	// The fuzzer mutates bytes: four of them are a token.
 	var ids []byte
 	for _, token := range Tokens(output) {
 		ids = binary.LittleEndian.AppendUint32(ids, token)
@@ -26,6 +27,7 @@ func (a *API) Fuzz(f *testing.F, output, body string) {
 	f.Fuzz(func(t *testing.T, body, raw []byte, size uint8, length bool) {
 		request, err := a.Decode(body, NewContext())
 		if err != nil {
+			// Nothing but the body can be wrong here: another status would blame somebody else.
 			if !json.Valid(err.JSON()) || err.Status != 400 {
 				t.Fatalf("not a refusal: %v", err)
 			}

@@ -41,6 +41,7 @@ func (a *API) Golden(t *testing.T) {
 			Compare(t, filepath.Join(dir, "events.sse"), events)
 			a.Read(t, stream, events)
 
+			// The usual stream lacks what its client must ask for, such as the usage of chat.
 			full := a.MustDecode(t, With(t, body, a.Streamed...))
 			a.compareStream(t, whole, object, full, Play(t, full, a.Mode, chunks))
 		})
@@ -84,6 +85,7 @@ func readOutputs(t testing.TB, text string) []Output {
 		})
 		lines = nil
 	}
+
 	if len(outputs) == 0 || lines != nil {
 		t.Fatal("upstream.tokens does not end in a line \"@ FINISH\"")
 	}

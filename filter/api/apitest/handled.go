@@ -42,6 +42,7 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 // it is listed as ignored.
 func (h *Handled) check(t *testing.T, at string, send func(value string) (listed bool, err *apierror.Error)) {
 	t.Helper()
+	// An object asks for something in every field, whatever its type.
 	listed, err := send(`{"x":1}`)
 
 	switch h.State {

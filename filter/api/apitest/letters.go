@@ -16,6 +16,7 @@ func (a *API) Letters(t *testing.T, tool, choice func(name string) string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			// The choice shows that the name reaches the engine's grammar in the same letters.
 			body := a.Ask(tool(name) + choice(name))
 			request, streamed := a.MustDecode(t, body), a.MustDecode(t, With(t, body, a.Streamed...))
 			if prompt := Spell(t, request.Engine().Prompt); !strings.Contains(prompt, "type "+seen+" = (_: {") {
@@ -25,6 +26,7 @@ func (a *API) Letters(t *testing.T, tool, choice func(name string) string) {
 				t.Errorf("the constraint is %s", tag)
 			}
 
+			// The model may write the name as shown, as the client has it, quoted, or in another case.
 			for _, to := range []string{"functions." + seen, "functions." + name, `"` + name + `"`, "functions::" + strings.ToUpper(seen)} {
 				chunks := Said("<|channel|>commentary to=" + to + ` <|constrain|>json<|message|>{"city":"a"}<|call|>`).Chunks(Size(1))
 				whole := Play(t, request, a.Mode, chunks)

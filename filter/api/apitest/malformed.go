@@ -66,6 +66,7 @@ var malformed = []struct{ name, output, want string }{
 // other are the replies that the API has in place of the usual ones, by the names of
 // the cases.
 func (a *API) Malformed(t *testing.T, members string, other map[string]string) {
+	// A case that is renamed must not leave its exception behind unseen.
 	left := maps.Clone(other)
 	for _, c := range malformed {
 		want := c.want

@@ -49,6 +49,7 @@ func Chunks(outputs []Output, next func() int) []engine.Chunk {
 		rest[i] = o.Tokens
 	}
 
+	// An output without tokens needs a chunk too: it has the finish reason.
 	ended := make([]bool, len(outputs))
 	for left := len(outputs); left > 0; {
 		for i, o := range outputs {
@@ -72,7 +73,7 @@ func Chunks(outputs []Output, next func() int) []engine.Chunk {
 // third of the most likely tokens is a control token.
 func Logprobs(tokens []harmony.Token) []engine.Logprob { return logprobs(tokens, 0) }
 
-// logprobs returns the log probabilities of tokens behind first others.
+// logprobs returns the log probabilities of tokens after first others.
 func logprobs(tokens []harmony.Token, first int) []engine.Logprob {
 	list := make([]engine.Logprob, len(tokens))
 	for i, token := range tokens {

@@ -30,6 +30,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 	r := request.NewReply(mode)
 
 	var out []byte
+	// In the mode of a single call Envoy has sent the request on already.
 	if mode == api.Loop {
 		next, step, err := r.Step(nil)
 		if err != nil || step.Call == nil || step.Call != request.Engine() {
@@ -41,6 +42,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 	likely := request.Engine() != nil && request.Engine().Logprobs
 	taken := map[int]int{} // tokens of a choice
 	for _, c := range chunks {
+		// The filter would have dropped the model call here.
 		if r.Done() {
 			break
 		}
@@ -55,6 +57,7 @@ func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 		out = next
 	}
 
+	// A reply stores what later requests need before its end.
 	out, err := lastSteps(t, r, out)
 	if err != nil {
 		t.Fatalf("the step after the answer: %v", err)
@@ -96,6 +99,7 @@ func lastSteps(t testing.TB, r api.Reply, out []byte) ([]byte, *apierror.Error) 
 		switch {
 		case err != nil:
 			return out, err
+		// No output of the test is left for another call.
 		case step.Call != nil:
 			t.Fatalf("the step after the answer calls %v", step.Call)
 		case len(step.Jobs) == 0:
@@ -146,6 +150,7 @@ func PlayLoop(
 		switch {
 		case step.Call != nil:
 			prompts = append(prompts, Spell(t, step.Call.Prompt))
+			// A model call that no test expects shows its prompt, which says why it was made.
 			if len(outputs) == 0 {
 				t.Fatalf("there is no output for the prompt:\n%s", prompts[len(prompts)-1])
 			}

@@ -44,6 +44,7 @@ func (w *sdkWalk) object(t reflect.Type, path, typed string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+	// Types such as schemas contain themselves: the second time says nothing new.
 	if t.Kind() != reflect.Struct || isValue(t) || slices.Contains(w.stack, t) {
 		return
 	}
@@ -51,6 +52,7 @@ func (w *sdkWalk) object(t reflect.Type, path, typed string) {
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
 
 	own := typeOf(t)
+	// The tables name an object as exactly as it needs: the path with the most types comes first.
 	candidates := []string{typed + own, path + own, typed, path}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -75,6 +77,7 @@ func (w *sdkWalk) field(t reflect.Type, path string, candidates []string, name s
 		}
 	}
 
+	// An object without a table must be listed as opaque, with a reason.
 	if w.objects[at] == nil {
 		anywhere := "*" + path[max(strings.LastIndexByte(path, '.'), 0):]
 		for _, c := range []string{candidates[0], candidates[1], anywhere} {
@@ -86,6 +89,7 @@ func (w *sdkWalk) field(t reflect.Type, path string, candidates []string, name s
 	}
 
 	full := strings.TrimPrefix(at+"."+name, ".")
+	// Only mapped fields are read further: what is in a refused or ignored one does not matter.
 	switch h, known := w.objects[at][name]; {
 	case !known && w.opaque[full] != "":
 		w.used[full] = true
@@ -113,6 +117,7 @@ func typeOf(t reflect.Type) string {
 // the objects in it have no type of their own. It is skipped without make venv.
 func (o Objects) KnowsPython(t *testing.T, class string, opaque map[string]string) {
 	t.Helper()
+	// The test of an API runs in its package's folder, two levels below the root.
 	python, err := filepath.Abs("../../.venv/bin/python")
 	if err == nil {
 		_, err = os.Stat(python)

@@ -13,7 +13,7 @@ import (
 // spelling is how an HTTP library writes JSON.
 type spelling struct {
 	name string
-	// White space behind commas and colons, and before members and elements.
+	// White space after commas and colons, and before members and elements.
 	comma, colon, line string
 	// The characters that are escaped beside those that JSON must escape.
 	escaped func(r rune) bool
@@ -90,11 +90,13 @@ func (s *spelling) string(b *strings.Builder, text string) {
 		case r >= ' ' && (s.escaped == nil || !s.escaped(r)):
 			b.WriteRune(r)
 		default:
+			// JSON escapes a character beyond the first plane as two halves.
 			for _, unit := range utf16.Encode([]rune{r}) {
 				fmt.Fprintf(b, `\u`+s.hex, unit)
 			}
 		}
 	}
+
 	b.WriteByte('"')
 }
 
@@ -111,6 +113,7 @@ func (a *API) Spellings(t testing.TB, body string, times int) {
 	}
 	want := a.MustDecode(t, body)
 	prompt := Spell(t, want.Engine().Prompt)
+	// Two prompts that both lost the text would be equal too.
 	if n := strings.Count(prompt, Spoken); n != times {
 		t.Errorf("the text is %d times in the prompt, want %d:\n%s", n, times, prompt)
 	}
@@ -139,6 +142,7 @@ func (a *API) NoArguments(t testing.TB, body func(members string) string, name s
 	if !strings.Contains(Spell(t, want), "<|message|>{}<|call|>") {
 		t.Errorf("the prompt is %s", Spell(t, want))
 	}
+	// Clients and libraries differ in how they write a call without arguments: all of these occur.
 	for _, members := range []string{``, `null`, `""`, `" "`, `"\n\t\r "`, `"null"`, `" null\n"`, `"{}"`} {
 		if members != "" {
 			members = `,"` + name + `":` + members

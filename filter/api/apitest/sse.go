@@ -25,6 +25,7 @@ func Events(t testing.TB, stream string) []gjson.Result {
 			continue
 		}
 		data, ok := strings.CutPrefix(event, "data: ")
+		// One line each: several data lines are valid, but not every client joins them.
 		if !ok || !strings.HasSuffix(data, "\n\n") || strings.Count(data, "\n") != 2 || strings.ContainsAny(data, "\r") || !gjson.Valid(data) {
 			t.Fatalf("not an event: %q", event)
 		}
@@ -38,7 +39,8 @@ func Events(t testing.TB, stream string) []gjson.Result {
 func Frames(stream string) ([]string, error) {
 	var frames []string
 	for block := range strings.SplitAfterSeq(stream, "\n\n") {
-		if block == "" { // behind the last event
+		// What follows the last event is empty.
+		if block == "" {
 			break
 		}
 		frame := block

@@ -41,6 +41,7 @@ func (o *Output) appendAction(dst []byte, status string) []byte {
 	switch o.Kind {
 	case Shell:
 		dst = jsontext.AppendString(append(o.appendHead(dst, "shell_call", status), `,"call_id":`...), o.Call.ID)
+		// The events of the item add its commands one by one.
 		if begun {
 			action = []byte(`{"commands":[]}`)
 		}
@@ -157,6 +158,7 @@ func (it *Item) ActionArguments() string {
 	}
 
 	dst := []byte{'{'}
+	// A computer_call has one of the two; no function here has its form, so that it is shown as it is.
 	for _, name := range []string{"action", "actions"} {
 		if v := it.At.Get(name); v.Exists() && v.Type != gjson.Null {
 			if len(dst) > 1 {

@@ -54,6 +54,7 @@ func readOperation(text string) patchFile {
 	}
 
 	patch := plain(member(v, "diff", "patch", "input"))
+	// Text that is no JSON is the patch itself, without the function's arguments around it.
 	if v.Type == gjson.String {
 		patch = v.Str
 	}
@@ -61,6 +62,7 @@ func readOperation(text string) patchFile {
 	path := member(v, "path", "file").Str
 	kind := plain(member(v, "type", "operation"))
 	if f, ok := readPatch(patch); ok {
+		// A path that is an argument of its own is what the model was asked for.
 		if path != "" {
 			f.path = path
 		}
@@ -99,6 +101,7 @@ func readPatch(patch string) (f patchFile, ok bool) {
 		return f, false
 	}
 
+	// The operation of the client has no end mark: it would be a line of the file.
 	if before, _, found := strings.Cut("\n"+body, "\n*** End Patch"); found {
 		body = strings.TrimPrefix(before+"\n", "\n")
 	}
@@ -119,6 +122,7 @@ func readPatch(patch string) (f patchFile, ok bool) {
 
 // patchHead reads a line that begins the part of a file; "" if it is another line.
 func patchHead(line string) (operation, path string) {
+	// No head begins another one, so that the order of the map does not matter.
 	for head, operation := range patchHeads {
 		if path, ok := strings.CutPrefix(line, head); ok {
 			return operation, strings.TrimSpace(path)

@@ -39,6 +39,7 @@ func (p *Pages) Add(text string, structured []byte) {
 
 	// Another page, or none, is shown there now.
 	delete(p.shown, cursor)
+	// The pages belong to the state of a conversation, which is kept as long as the conversation.
 	if shown.URL == "" || len(p.shown) >= maxPages {
 		return
 	}
@@ -121,6 +122,7 @@ const (
 // AppendFound appends the citations that the next piece of the text completes.
 // Those of a cursor that shows no page are left out.
 func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
+	// Most replies have no pages, and take nothing for each piece of their text.
 	if len(c.Pages.shown) == 0 {
 		return dst
 	}
@@ -158,6 +160,7 @@ func (c *Citations) appendIfFound(dst []Citation, r rune) []Citation {
 	if !complete {
 		return dst
 	}
+	// The model may cite a cursor that it has made up.
 	if shown, ok := c.Pages.shown[c.cursor]; ok {
 		dst = append(dst, Citation{c.start, c.at, shown})
 	}
@@ -167,6 +170,7 @@ func (c *Citations) appendIfFound(dst []Citation, r rune) []Citation {
 // step moves on by one character and reports whether it completes a citation.
 func (c *Citations) step(r rune) (complete bool) {
 	switch {
+	// A bracket begins a citation wherever it comes: what was open before was none.
 	case r == '【':
 		c.within, c.start, c.cursor, c.digits = inCursor, c.at, 0, 0
 	case c.within == outside:

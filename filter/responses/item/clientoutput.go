@@ -14,6 +14,7 @@ import (
 // ReadOutput reads what the model sees of a tool's output.
 func (it *Item) ReadOutput() (string, *apierror.Error) {
 	switch it.Kind {
+	// An output that is a text, as of a function, is read below.
 	case "shell_call_output":
 		if it.Output.IsArray() {
 			return shellOutput(it.Output)
@@ -31,6 +32,7 @@ func (it *Item) ReadOutput() (string, *apierror.Error) {
 		return "", apierror.Invalid(it.At.Path+".output",
 			"A tool's output is missing. Send an empty text if there is none.")
 	}
+	// A picture that a tool returns is never an error: the session could not go on.
 	return ReadContent(it.Output, turn.ImagesPlaceholder, true)
 }
 
@@ -117,6 +119,7 @@ func (it *Item) withCallID() {
 	// The item is rewritten, because it is stored as it is here: later requests find the call_id.
 	dst := jsontext.AppendString([]byte(`{"call_id":`), it.CallID)
 	it.At.ForEach(func(k, v gjson.Result) bool {
+		// The id of the call is not the output's: an item of its own gets another one.
 		if k.Str != "id" && k.Str != "call_id" {
 			dst = append(append(jsontext.AppendString(append(dst, ','), k.Str), ':'), v.Raw...)
 		}
@@ -131,6 +134,7 @@ func (it *Item) withCallID() {
 // service has encrypted, is text.
 func (it *Item) AgentMessage(images string) (string, *apierror.Error) {
 	var text jsontext.Joined
+	// Harmony has no role for another agent: the first line says who speaks.
 	text.Add("[Message from " + it.At.Get("author").Str + " to " + it.At.Get("recipient").Str + "]\n")
 	if !it.Content.IsArray() {
 		content, err := ReadContent(it.Content, images, true)
@@ -182,6 +186,7 @@ func (it *Item) AnyText() string {
 		return ""
 	}
 
+	// The type tells the model what the text is about, and comes from the client: it is cut.
 	return "[" + Clip(it.Kind) + "]\n" + text.String()
 }
 

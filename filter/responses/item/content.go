@@ -59,6 +59,7 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 		if err := v.RequireText("image_url", "image_url.url", "file_id"); err != nil {
 			return "", true, err
 		}
+		// Only now: a malformed part is an error whatever the setting.
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
@@ -100,6 +101,7 @@ func ErrorText(v gjson.Result) string {
 	}
 
 	switch message := v.Get("message").Str; {
+	// What the tool has returned says more than a message about it.
 	case len(texts) > 0:
 		return strings.Join(texts, "\n")
 	case message != "":

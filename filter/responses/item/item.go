@@ -104,6 +104,7 @@ func Read(at jsontext.Field) (it Item, err *apierror.Error) {
 		err = apierror.Invalid(at.Path+".type", "An input item has no type.")
 	}
 
+	// Before anything looks for the call of an output.
 	it.withCallID()
 
 	return it, err

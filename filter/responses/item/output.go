@@ -84,6 +84,7 @@ func (o *Output) Append(dst []byte, status string) []byte {
 		return o.appendAction(dst, status)
 	}
 
+	// Clients tell by the phase what the model says before its calls from its answer.
 	phase := "final_answer"
 	if o.Kind == Commentary {
 		phase = "commentary"
@@ -106,6 +107,7 @@ func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun b
 	}
 
 	dst = append(dst, ']')
+	// Some clients show the content of any item as the answer: with a summary there is none.
 	if !o.Summary {
 		dst = append(dst, `,"content":[`...)
 		if !begun {
@@ -114,6 +116,7 @@ func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun b
 		dst = append(dst, ']')
 	}
 
+	// The seal is of the whole text.
 	if o.Sealed != "" && !begun {
 		dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), o.Sealed)
 	}
@@ -149,6 +152,7 @@ func (o *Output) appendHead(dst []byte, kind, status string) []byte {
 func (o *Output) AppendPart(dst []byte, kind string, text []byte) []byte {
 	dst = append(append(append(dst, `{"type":"`...), kind...), `","text":"`...)
 	dst = append(append(dst, text...), '"')
+	// SDKs' types require both members, also where they are empty.
 	if kind == "output_text" {
 		dst = append(dst, `,"annotations":[`...)
 		for i, a := range o.Annotations {

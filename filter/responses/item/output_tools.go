@@ -58,6 +58,7 @@ func (o *Output) appendTools(dst []byte) []byte {
 		dst = jsontext.AppendString(append(dst, `{"name":`...), t.Name)
 		dst = jsontext.AppendString(append(dst, `,"description":`...), t.Description)
 		dst = append(dst, `,"input_schema":`...)
+		// SDKs' types require a schema, and a server may list a tool without one.
 		if len(t.InputSchema) == 0 {
 			dst = append(dst, `{"type":"object","properties":{}}`...)
 		} else {
@@ -87,6 +88,7 @@ func (o *Output) appendBuiltin(dst []byte, status string, text []byte) []byte {
 		return append(o.appendOutputs(append(dst, `,"outputs":`...)), '}')
 	case FileSearch:
 		dst = o.appendHead(dst, "file_search_call", status)
+		// The results are for the model: servers return texts, not the files that this member lists.
 		return append(o.appendQueries(append(dst, `,"queries":[`...)), `],"results":null}`...)
 	}
 
@@ -135,6 +137,7 @@ func (o *Output) appendOutputs(dst []byte) []byte {
 
 	dst = jsontext.AppendString(append(dst, `[{"type":"logs","logs":`...), text)
 	dst = append(dst, '}')
+	// The text has been written as logs; of the other content the API has a form for pictures only.
 	for _, p := range o.Result.Content {
 		if p.Type == "image" {
 			dst = append(append(dst, `,{"type":"image","url":`...), imageURL(&p)...)

@@ -46,6 +46,7 @@ func shellCommands(v gjson.Result, text string) []string {
 		return []string{oneCommand(commands)}
 	case command.Exists():
 		return []string{oneCommand(command)}
+	// A call without arguments has no command, but the list must be there.
 	case v.Raw == "" || isEmpty(v):
 		return []string{}
 	}
@@ -64,6 +65,7 @@ func oneCommand(v gjson.Result) string {
 	}
 
 	words := texts(v)
+	// The script alone: the client's shell needs no second shell around it.
 	if len(words) == 3 && isShell(words[0]) && (words[1] == "-c" || words[1] == "-lc") {
 		return words[2]
 	}
@@ -138,6 +140,7 @@ func localCommand(v gjson.Result, text string) []string {
 		return []string{}
 	}
 
+	// The client executes words without a shell, and a script needs one.
 	return []string{"bash", "-lc", script}
 }
 
@@ -146,6 +149,7 @@ func appendEnv(dst []byte, v gjson.Result) []byte {
 	comma := false
 	member(v, "env").ForEach(func(k, v gjson.Result) bool {
 		// Env is no object, or has no value.
+		// ForEach of a value that is no object calls this once, without a key.
 		if k.Type != gjson.String || v.Type == gjson.Null {
 			return true
 		}

@@ -57,6 +57,7 @@ func (it *Item) AppendStored(dst []byte, id string) []byte {
 
 		dst = append(jsontext.AppendString(append(dst, ','), k.Str), ':')
 		switch {
+		// Lists of items have parts only, and clients may send a text.
 		case k.Str == "content" && it.Kind == "message" && v.Type == gjson.String:
 			dst = it.appendTextPart(dst, it.Content.Str)
 		case k.Str == "tools" && (it.Kind == "additional_tools" || it.Kind == "tool_search_output") && v.IsArray():
@@ -176,7 +177,8 @@ func IDPrefix(kind string) string {
 // than functions.
 var otherPrefixes = map[string]string{
 	"shell_call": "sh_", "shell_call_output": "sho_", "local_shell_call": "lsh_", "local_shell_call_output": "lsho_",
-	"apply_patch_call": "apc_", "apply_patch_call_output": "apco_", "computer_call": "cu_", "computer_call_output": "cuo_",
+	"apply_patch_call": "apc_", "apply_patch_call_output": "apco_",
+	"computer_call": "cu_", "computer_call_output": "cuo_",
 	"agent_message": "amsg_",
 }
 
@@ -195,7 +197,8 @@ func RoleOf(kind string) Role {
 	switch kind {
 	case "function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call":
 		return ToolCall
-	case "function_call_output", "custom_tool_call_output", "shell_call_output", "local_shell_call_output", "apply_patch_call_output", "computer_call_output":
+	case "function_call_output", "custom_tool_call_output", "shell_call_output", "local_shell_call_output",
+		"apply_patch_call_output", "computer_call_output":
 		return ToolOutput
 	}
 	return NoRole

@@ -24,6 +24,7 @@ func AppendTool(dst []byte, v gjson.Result, function func(dst []byte, v gjson.Re
 		return function(dst, v)
 	case "custom", "tool_search":
 		return jsontext.AppendCompact(dst, v.Raw)
+	// The tools in it are the client's too: secrets are looked for in each by its own type.
 	case "namespace":
 		return appendMembers(dst, v, func(dst []byte, key string, v gjson.Result) []byte {
 			if key != "tools" || !v.IsArray() {
@@ -93,6 +94,7 @@ func appendWithoutSecrets(dst []byte, v gjson.Result) []byte {
 	switch {
 	case v.IsObject():
 		return appendMembers(dst, v, func(dst []byte, key string, v gjson.Result) []byte {
+			// Servers put keys into the path of their address; the host says which server it is.
 			if strings.EqualFold(key, "server_url") && v.Type == gjson.String {
 				return jsontext.AppendString(dst, withoutPath(v.Str))
 			}

@@ -44,6 +44,7 @@ func (r *itemReader) addVerdict(it item.Item) *apierror.Error {
 	switch {
 	case len(r.verdicts)+len(r.repeated) >= r.rc.Limits.Tools:
 		return apierror.Invalid(it.At.Path, "More than %d approvals.", r.rc.Limits.Tools)
+	// checkVerdicts refuses them later, so that its error can name all.
 	case r.state.answered[v.RequestID], slices.ContainsFunc(r.verdicts, same):
 		r.repeated = append(r.repeated, v)
 		return nil
@@ -129,7 +130,8 @@ func (d *decoder) checkVerdicts() *apierror.Error {
 	}
 	if len(unknown) > 0 {
 		return refuse(unknown,
-			"There is no mcp_approval_request with the id %s. Send it in the input, or continue the response that has it.",
+			"There is no mcp_approval_request with the id %s. Send it in the input, or continue the response that "+
+				"has it.",
 			"There are no mcp_approval_requests with the ids %s. Send them in the input, or continue the response "+
 				"that has them.")
 	}

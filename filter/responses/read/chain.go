@@ -21,7 +21,8 @@ import (
 func chainError(id string, err error) *apierror.Error {
 	if errors.Is(err, store.ErrNotFound) {
 		return request.PreviousNotFound(
-			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.",
+			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as "+
+				"input.",
 			item.Clip(id))
 	}
 	return stored.Unavailable(err)

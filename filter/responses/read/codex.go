@@ -89,6 +89,7 @@ func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error)
 		if known, has := c.turn.outputs[id]; has && !c.empty[id] && !sameOutput(known, output) {
 			return nil, request.TurnConflict(d.fields.previous)
 		}
+		// An output that a call waits for continues the turn; others repeat what it has.
 		c.continues = c.continues || c.turn.waiting[id]
 	}
 

@@ -48,6 +48,7 @@ func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
 func (d *decoder) configure() *apierror.Error {
 	c := &d.items.state.config
 	if c.effort != "" {
+		// The item's effort takes the place of the fields', an opt-out among them.
 		d.fields.input.OptedOut = false
 		if err := d.fields.readEffort(jsontext.Field{
 			Result: gjson.Parse(c.effort),
@@ -61,6 +62,7 @@ func (d *decoder) configure() *apierror.Error {
 		return nil
 	}
 
+	// The request may have one format only, and its own has been set: the item's takes the place.
 	d.fields.input.Format, d.fields.echo.format = nil, newEcho().format
 
 	return d.fields.readTextFormat(jsontext.Field{Result: gjson.Parse(c.format), Path: c.path + ".text.format"})

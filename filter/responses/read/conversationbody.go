@@ -20,6 +20,7 @@ func (a *Reader) ReadConversationBody(
 	ctx context.Context, body []byte, rc *turn.RequestContext,
 ) (stored.Body, *apierror.Error) {
 	var read stored.Body
+	// All members are optional, and so is the body.
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte(`{}`)
 	}

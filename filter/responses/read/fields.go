@@ -119,7 +119,9 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"service_tier": {
 		Ignored: "the order in which requests are served is Envoy's and the engine's; the response has `default`",
 	},
-	"stream_options":  {Ignored: "its one member pads events against eavesdroppers; the last event always has the usage"},
+	"stream_options": {
+		Ignored: "its one member pads events against eavesdroppers; the last event always has the usage",
+	},
 	"user":            {Ignored: "names the client's user, for the service that serves it"},
 	"client_metadata": {Ignored: "what a client notes about itself"},
 	"thinking": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {

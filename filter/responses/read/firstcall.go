@@ -119,6 +119,7 @@ func (p *firstCall) Do(ctx context.Context) (any, error) {
 // come to t or err. There must be something that a summary can replace.
 func (p *firstCall) compacts(t *turn.Turn, err *apierror.Error) bool {
 	switch {
+	// A prompt that is only counted or shown stays as the client sent it.
 	case p.compactAbove == 0, p.summary, p.rc.Unbounded:
 		return false
 	case err != nil:

@@ -44,6 +44,7 @@ func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.
 	}
 
 	echo := jsontext.AppendString([]byte(`{"type":"json_schema","name":`), format.Announced.Name)
+	// The response has null for a description that the client has not sent.
 	var description *string
 	if text := v.Get("description"); text.Type == gjson.String {
 		description = &text.Str

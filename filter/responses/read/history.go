@@ -62,6 +62,7 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 		d.history.lock = l
 	}
 
+	// One more than there may be, so that too many do not look like just enough.
 	items, err := d.reader.Store.ConversationItems(ctx, d.rc.Tenant, id, store.Page{Limit: d.rc.Limits.Items + 1})
 	if err != nil {
 		return ofConversation(stored.ConversationError(id, err))
@@ -89,6 +90,7 @@ func ofConversation(err *apierror.Error) *apierror.Error {
 // addInput adds the items of the input.
 func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	v := d.fields.items
+	// What comes before is the stored part, of which clients repeat calls: see isRepeat.
 	d.history.items = len(d.items.items)
 	switch {
 	case !v.Exists():

@@ -202,6 +202,7 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 			kind = turn.Preamble
 		case "final_answer":
 		case "":
+			// Clients drop the phase: what follows in the turn decides whether the text was a preamble.
 			kind = turn.Unphased
 		default:
 			return apierror.Invalid(it.At.Path+".phase", "The phase of a message must be commentary or final_answer.")

@@ -36,7 +36,8 @@ var itemMembers = map[string]jsontext.Members{
 // callMembers are the members of a call. text has what the model wrote.
 func callMembers(text string) jsontext.Members {
 	return jsontext.Members{
-		"type": {}, "id": {}, "status": {}, "call_id": {}, "namespace": {}, "name": {}, text: {}, "caller": {}, "created_by": {},
+		"type": {}, "id": {}, "status": {}, "call_id": {}, "namespace": {}, "name": {}, text: {},
+		"caller": {}, "created_by": {},
 		"async":      {Ignored: "how the client runs the tool"},
 		"background": {Ignored: "how the client runs the tool"},
 	}
@@ -87,6 +88,7 @@ const maxSearched = 1 << 20
 // effect, and those of its parts.
 func (r *itemReader) ignoreMembers(it *item.Item) *apierror.Error {
 	known := itemMembers[it.Kind]
+	// Stored items were listed when they were sent: the header is about this request.
 	if known == nil || r.ignored == nil || !r.ownInput {
 		return nil
 	}

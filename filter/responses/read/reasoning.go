@@ -24,6 +24,7 @@ func (e reasoningEcho) append(dst []byte) []byte {
 		dst = jsontext.AppendString(dst, e.summary)
 	}
 
+	// Some clients refuse members that they do not know: only who sends one gets it back.
 	if e.context {
 		dst = append(dst, `,"context":"current_turn"`...)
 	}

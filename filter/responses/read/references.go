@@ -20,6 +20,7 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 		if item.IsReference(v) {
 			ids = append(ids, v.Get("id").Str)
 		}
+		// An input with more is refused when it is read: the rest is not worth a look.
 		return len(ids) <= d.rc.Limits.Items
 	})
 

@@ -13,12 +13,18 @@ import (
 // storedTurn is a turn as far as it is stored.
 type storedTurn struct {
 	*store.Response
-	ids     map[string]bool         // of its items
-	calls   map[string]bool         // call_ids of its calls
-	waiting map[string]bool         // of these, those without an output
-	outputs map[string]gjson.Result // of the others
-	latest  []store.Item            // what the request for its newest output added
-	said    map[string]bool         // the JSON of these without their ids; nil: not known yet
+
+	// The ids of its items; the call_ids of its calls, those of them without an output, and
+	// the outputs of the others.
+	ids     map[string]bool
+	calls   map[string]bool
+	waiting map[string]bool
+	outputs map[string]gjson.Result
+
+	// What the request for its newest output added, and the JSON of that without the ids;
+	// nil: it is not known yet.
+	latest []store.Item
+	said   map[string]bool
 }
 
 // readTurn reads what a response has.
@@ -54,6 +60,7 @@ func (t *storedTurn) add(i store.Item) (models bool) {
 	switch item.RoleOf(v.Get("type").Str) {
 	case item.ToolCall:
 		t.calls[id] = true
+		// A call that was cut has no output to wait for.
 		t.waiting[id] = v.Get("status").Str != item.StatusIncomplete
 		return true
 	case item.ToolOutput:

@@ -147,6 +147,7 @@ func foundText(spaces []harmony.Namespace) string {
 	for i := range spaces {
 		space := spaces[i].Name
 		if space != turn.FunctionsNamespace {
+			// The model must find the names in the prompt as it has to write them.
 			space = turn.ModelName(space)
 		}
 		for _, t := range spaces[i].Tools {

@@ -30,7 +30,8 @@ func (f *fieldReader) readConversation(v jsontext.Field) *apierror.Error {
 	f.conversation, err = v.ShortText()
 	if err == nil && f.conversation == "" {
 		return apierror.Invalid(v.Path,
-			"The id of the conversation is empty. Leave conversation out, or make one with POST %s.", stored.ConversationsPath)
+			"The id of the conversation is empty. Leave conversation out, or make one with POST %s.",
+			stored.ConversationsPath)
 	}
 	return err
 }
@@ -82,6 +83,7 @@ func (f *fieldReader) readInclude(v jsontext.Field) *apierror.Error {
 			f.options.UsagePerTurn = true
 		case value == "reasoning.encrypted_content" && f.reader.Sealer != nil:
 			f.sealer = f.reader.Sealer
+		// Codex always asks for encrypted reasoning: without a sealer the filter keeps it by itself.
 		case value == "reasoning.encrypted_content", included[value]:
 			f.ignored.Add("include." + value)
 		default:

@@ -62,6 +62,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 // Unlock releases the lock of the conversation, unless the commit of the response is
 // about to: the commit extends the conversation first. It may be called more than once.
 func (l *Lock) Unlock(ctx context.Context) error {
+	// Another response could add its items first, and this one's would come after an answer to them.
 	if l.Committing.Load() {
 		return nil
 	}
@@ -74,6 +75,7 @@ func (l *Lock) Abandon(ctx context.Context) {
 	if l == nil {
 		return
 	}
+	// Requests that are given up because their client has left must release the lock too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StoreTimeout)
 	defer cancel()
 	_ = l.release(ctx)

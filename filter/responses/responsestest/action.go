@@ -70,6 +70,7 @@ func (o *streamItem) commandStep(step string, e gjson.Result) error {
 	if o.added.Get("type").Str != "shell_call" {
 		return errors.New("not an event of this type of item")
 	}
+	// Clients show one command at a time: the next one begins once the one before is done.
 	if step == "added" {
 		switch {
 		case i != last+1:
@@ -103,6 +104,7 @@ func (o *streamItem) sameAction(item gjson.Result) error {
 	switch item.Get("type").Str {
 	case "shell_call":
 		commands := item.Get("action.commands").Array()
+		// A client that builds the item from the events must not get a command twice.
 		if len(commands) != len(o.commands) || len(o.added.Get("action.commands").Array()) > 0 {
 			return errors.New("the commands are not those of the events")
 		}
@@ -112,6 +114,7 @@ func (o *streamItem) sameAction(item gjson.Result) error {
 			}
 		}
 	case "apply_patch_call":
+		// The diff alone may come later: clients show from the beginning which file is changed.
 		for _, field := range []string{"operation.type", "operation.path"} {
 			if item.Get(field).Raw != o.added.Get(field).Raw {
 				return fmt.Errorf("%s is not that of the added item", field)

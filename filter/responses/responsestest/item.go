@@ -57,6 +57,7 @@ func newStreamItem(item gjson.Result) *streamItem {
 		o.texts = []*textEvents{{event: "response.code_interpreter_call_code", member: "code"}}
 	}
 
+	// Arguments of calls have deltas, and no part around them.
 	for _, t := range o.texts {
 		t.part = t.partEvent != ""
 	}
@@ -90,6 +91,7 @@ func (o *streamItem) sameText(item gjson.Result) error {
 		deltas.WriteString(t.text.String())
 	}
 
+	// A client that has joined the deltas must not see another text in the end.
 	if textOf(item) != deltas.String() {
 		return errors.New("the item's text is not that of its deltas")
 	}
@@ -99,12 +101,14 @@ func (o *streamItem) sameText(item gjson.Result) error {
 
 // event checks an event of the open item.
 func (o *streamItem) event(kind string, e gjson.Result) error {
+	// Events of commands name their item by its index in the output alone.
 	if step, ok := strings.CutPrefix(kind, commandEvent); ok {
 		return o.commandStep(step, e)
 	}
 	if e.Get("item_id").Str != o.id {
 		return errors.New("not the item_id of the open item")
 	}
+	// An item here never has a second part: each message of the model is an item.
 	if e.Get("content_index").Int() != 0 || e.Get("summary_index").Int() != 0 {
 		return errors.New("not the index of the only part")
 	}
@@ -160,6 +164,7 @@ func (o *streamItem) unfinished() string {
 
 func (t *textEvents) step(step string, e gjson.Result) error {
 	switch {
+	// Clients append deltas to a part that they must have been told about.
 	case t.part && !t.partAdded:
 		return errors.New("its part has not been added")
 	case t.done:
@@ -173,6 +178,7 @@ func (t *textEvents) step(step string, e gjson.Result) error {
 	case step == "delta":
 		t.text.WriteString(e.Get("delta").Str)
 		for _, p := range e.Get("logprobs").Array() {
+			// Compared as text: the entries of the whole must be those of the deltas to the last digit.
 			t.logprobs = append(t.logprobs, p.Raw)
 		}
 		return nil
@@ -195,6 +201,7 @@ func (t *textEvents) partStep(step string, part gjson.Result) error {
 		if t.partAdded || text != "" {
 			return errors.New("the part is added twice or with text")
 		}
+		// Only from here on deltas of the text may come.
 		t.partAdded, t.done, t.partDone = true, false, false
 		return nil
 	}

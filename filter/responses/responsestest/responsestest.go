@@ -55,6 +55,7 @@ func Compaction(b []byte) (item string, err error) {
 		return "", errors.New("the output is empty")
 	}
 
+	// The output is the next request's input: what the assistant said is in the summary only.
 	for i, message := range output[:len(output)-1] {
 		if err := listed(message); err != nil {
 			return "", fmt.Errorf("output[%d]: %w", i, err)
@@ -87,6 +88,7 @@ func Items(b []byte) error {
 		}
 	}
 
+	// Clients ask for the next page after last_id: it must be an item of this one.
 	if len(data) == 0 && (list.Get("first_id").Type != gjson.Null || list.Get("last_id").Type != gjson.Null) {
 		return errors.New("an empty list has a first or last item")
 	}
@@ -107,6 +109,7 @@ func Item(b []byte) error {
 
 // listed checks an item of a list.
 func listed(item gjson.Result) error {
+	// Clients send listed items back, and refer to them by these.
 	for _, field := range []string{"type", "id", "status"} {
 		if item.Get(field).Str == "" && (field != "status" || hasStatus(item)) {
 			return fmt.Errorf("it has no %s", field)
@@ -139,6 +142,7 @@ func checkStatus(r gjson.Result) error {
 		return fmt.Errorf("a response that is %s has incomplete_details", status)
 	case present("usage") != over && !endedOutside(r):
 		return fmt.Errorf("a response that is %s has usage %s", status, r.Get("usage").Raw)
+	// Until the end the items are those of the events.
 	case !over && len(r.Get("output").Array()) > 0:
 		return fmt.Errorf("a response that is %s has output", status)
 	case r.Get("usage.input_tokens").Int()+r.Get("usage.output_tokens").Int() != r.Get("usage.total_tokens").Int():
@@ -213,6 +217,7 @@ func checkTurns(usage gjson.Result) error {
 func checkOutput(status string, output []gjson.Result) error {
 	ids, incomplete := map[string]bool{}, false
 	for i, item := range output {
+		// Both kinds of ids share one space: a client finds an item by either.
 		for _, id := range []string{item.Get("id").Str, item.Get("call_id").Str} {
 			if id != "" && ids[id] {
 				return fmt.Errorf("two items have the id %q", id)
@@ -221,6 +226,7 @@ func checkOutput(status string, output []gjson.Result) error {
 		}
 
 		switch got := item.Get("status").Str; {
+		// A status of the response that is better than its items' would hide that something is missing.
 		case got == "incomplete" && status == "completed":
 			return fmt.Errorf("item %d of %d is incomplete in a response that is completed", i, len(output))
 		case got == "incomplete":
@@ -295,6 +301,7 @@ func (s *stream) block(block string) error {
 
 	kind, isEvent := strings.CutPrefix(lines[0], "event: ")
 	data, isData := strings.CutPrefix(lines[1], "data: ")
+	// Libraries that split lines at these characters too would see two lines in one.
 	if !isEvent || !isData || strings.ContainsAny(block, "\r\u0085\u2028\u2029") || !json.Valid([]byte(data)) {
 		return errors.New("not an event")
 	}
@@ -313,9 +320,11 @@ func (s *stream) block(block string) error {
 	}
 
 	s.next++
+	// The members first: what follows reads them without looking whether they are there.
 	if err := c(e); err != nil {
 		return err
 	}
+	// Only events about the response itself have the object, and may come outside of items.
 	if r := e.Get("response"); r.Exists() {
 		return s.response(kind, r)
 	}
@@ -326,6 +335,7 @@ func (s *stream) block(block string) error {
 		return s.added(e)
 	}
 
+	// Several items may be open while tools run: the index says which one the event is about.
 	i := e.Get("output_index").Int()
 	if i >= int64(len(s.items)) || s.items[i].done != "" {
 		return errors.New("not the output_index of an open item")
@@ -375,6 +385,7 @@ func (s *stream) response(kind string, r gjson.Result) error {
 			return err
 		}
 	default:
+		// Clients know no event of the name response.cancelled.
 		cancelled := kind == "response.incomplete" && status == "cancelled" && r.Get("background").Bool()
 		if s.phase != phaseRunning || kind != "response."+status && !cancelled {
 			return errors.New("not the end of a stream")
@@ -418,6 +429,7 @@ func (s *stream) sameHead(r gjson.Result) (err error) {
 		changing["conversation"] = true
 	}
 
+	// By raw text, so that the order of a schema's members and the digits of numbers count too.
 	s.head.ForEach(func(k, v gjson.Result) bool {
 		if !changing[k.Str] && r.Get(k.Str).Raw != v.Raw {
 			err = fmt.Errorf("%s has changed", k.Str)
@@ -432,6 +444,7 @@ func (s *stream) sameHead(r gjson.Result) (err error) {
 func (s *stream) final(r gjson.Result) error {
 	output := r.Get("output").Array()
 	for i, o := range s.items {
+		// A response that failed has its open item; one that was ended from outside may lack it.
 		switch here := len(output) > 0 && output[0].Get("id").Str == o.id; {
 		case o.done != "" && (!here || output[0].Raw != o.done):
 			return fmt.Errorf("item %d is not as it was told", i)
@@ -480,6 +493,7 @@ func (s *stream) added(e gjson.Result) error {
 
 // end takes the event with which an item ends.
 func (o *streamItem) end(item gjson.Result) error {
+	// Ids and names are the same in all events of an item: clients join the events by them.
 	for _, field := range []string{"type", "id", "call_id", "name", "namespace", "server_label", "approval_request_id", "role", "phase"} {
 		if item.Get(field).Raw != o.added.Get(field).Raw {
 			return fmt.Errorf("%s is not that of the added item", field)

@@ -30,6 +30,7 @@ func object(members map[string]member) check {
 		}
 
 		given := v.Map()
+		// The types are closed: some clients reject members that they do not know.
 		for name := range given {
 			if _, known := members[name]; !known {
 				return fmt.Errorf("unknown member %q", name)

@@ -162,6 +162,7 @@ func (t *toolEvents) step(step string) error {
 		return nil
 	case len(t.steps) == 0:
 		return fmt.Errorf("%s after the last step", step)
+	// An access may fail in the place of its last step, and only there.
 	case step != t.steps[0] && (step != failed || t.steps[0] != completed || !t.fails):
 		return fmt.Errorf("%s where %s should come", step, t.steps[0])
 	}
@@ -177,6 +178,7 @@ func (t *toolEvents) step(step string) error {
 // over checks that the steps tell the same of the item's end as the item.
 func (t *toolEvents) over(item gjson.Result) error {
 	status := item.Get("status").Str
+	// A compaction has steps for its progress, and none for its end.
 	if t.repeated != "" {
 		if item.Get("encrypted_content").Str == "" {
 			return fmt.Errorf("%s has no summary", item.Raw)
@@ -184,6 +186,7 @@ func (t *toolEvents) over(item gjson.Result) error {
 		return nil
 	}
 
+	// The item has no status; its error says how it has ended.
 	if item.Get("type").Str == "mcp_list_tools" {
 		status = completed
 		if item.Get("error").Exists() {
@@ -191,6 +194,7 @@ func (t *toolEvents) over(item gjson.Result) error {
 		}
 	}
 
+	// An item that was cut has no last step, and neither has one whose failure has no event.
 	if status != completed && (status != failed || !t.fails) {
 		status = ""
 	}

@@ -40,6 +40,7 @@ func conclude(
 	ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room,
 ) (*store.Response, error) {
 	ended := *r
+	// Another writer of the same version gets the conflict, and sees this end.
 	ended.Version++
 	ended.Live, ended.Lapsed, ended.Owner, ended.Lease = false, false, "", 0
 	var err error
@@ -108,6 +109,7 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string, room room)
 		}
 
 		for i := range batches {
+			// A stream can be far larger than the response: each batch is paid for when it is there.
 			if refused := room(streamFactor * len(batches[i].SSE)); refused != nil {
 				return nil, refused
 			}
@@ -121,6 +123,7 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string, room room)
 // itemsDone are the items that a stream has completed, in the order of the
 // output: calls that are made here may be completed after items after them.
 func itemsDone(batches []store.Batch) []store.Item {
+	// The journal is written here, so that its events are always spelled like this.
 	const name = "event: response.output_item.done\ndata: "
 	var items []store.Item
 	// In the output.

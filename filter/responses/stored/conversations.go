@@ -25,6 +25,7 @@ func (s *Server) createConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	if err != nil {
 		return nil, err
 	}
+	// Before anything is stored: a conversation without its items would stay.
 	if err := CheckRoom(r.Context, "items", store.Size{}, body.Items); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,8 @@ func (s *Server) deleteConversation(ctx context.Context, r *api.HTTPRequest) ([]
 	if err := s.Store.DeleteConversation(ctx, r.Context.Tenant, id); err != nil {
 		return nil, ConversationError(id, err)
 	}
-	return append(jsontext.AppendString([]byte(`{"id":`), id), `,"object":"conversation.deleted","deleted":true}`...), nil
+	dst := jsontext.AppendString([]byte(`{"id":`), id)
+	return append(dst, `,"object":"conversation.deleted","deleted":true}`...), nil
 }
 
 // listConversation lists the items of a conversation.
@@ -156,6 +158,7 @@ func (s *Server) extendConversation(ctx context.Context, r *api.HTTPRequest) ([]
 // addItems adds items to a conversation that has room for them.
 func (s *Server) addItems(ctx context.Context, r *api.HTTPRequest, items []store.Item) *apierror.Error {
 	id, tenant := r.IDs[0], r.Context.Tenant
+	// Another request may add items in between: the bound can be passed by what it adds.
 	size, err := s.Store.ConversationSize(ctx, tenant, id)
 	if err != nil {
 		return ConversationError(id, err)
@@ -203,10 +206,12 @@ func (s *Server) getConversationItem(ctx context.Context, r *api.HTTPRequest) ([
 	if err != nil {
 		return nil, s.itemError(ctx, r, err)
 	}
+	// Twice: the item as the store returns it, and the copy that is answered.
 	if err := r.Context.Room(2 * len(it.JSON)); err != nil {
 		return nil, err
 	}
 
+	// The store's memory has the same bytes, which must not be handed out.
 	return slices.Clone(item.Shown(it)), nil
 }
 

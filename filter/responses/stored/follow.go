@@ -41,6 +41,7 @@ func (f *Follower) Next(
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
+	// Most calls end here, while the response is being made.
 	if len(batches) > 0 {
 		return f.take(batches, reserve)
 	}
@@ -71,6 +72,7 @@ func (f *Follower) Next(
 		return nil, false, Unavailable(err)
 	}
 
+	// Only after some reads in vain this follower writes the end itself: see lateReads.
 	if n := len(batches); n == 0 || !batches[n-1].End {
 		f.late++
 		if f.late < lateReads {
@@ -118,6 +120,7 @@ func (f *Follower) take(
 		return nil, false, err
 	}
 
+	// The batches go with this call; what is returned stays reserved.
 	defer func() { _ = reserve(-size) }()
 	sse = make([]byte, 0, size)
 	for _, b := range batches {

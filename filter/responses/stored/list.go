@@ -25,6 +25,7 @@ func appendPage(rc *turn.RequestContext, items []store.Item, query url.Values) (
 		return nil, err
 	}
 
+	// The order first: after is a place in the list as the client sees it.
 	if page.Descending {
 		slices.Reverse(items)
 	}

@@ -58,6 +58,7 @@ func AppendError(dst []byte, err *apierror.Error) []byte {
 		code = err.Code
 	case err.Status == http.StatusTooManyRequests:
 		code = "rate_limit_exceeded"
+		// Codex reads the time from these words, as OpenAI's message has them.
 		if err.RetryAfter > 0 {
 			message += " Please try again in " + strconv.FormatFloat(
 				err.RetryAfter.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s."

@@ -111,6 +111,7 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 	var items []store.Item
 	for i, response := range chain {
 		items = append(items, response.Input...)
+		// The response's own output is not what it was made from.
 		if i < len(chain)-1 {
 			items = append(items, response.Output...)
 		}

@@ -30,6 +30,7 @@ func (r *Reader) readBuiltin(kind string, v jsontext.Field) *apierror.Error {
 		return nil
 	}
 
+	// Two versions of a type, such as web_search and web_search_preview, are one tool to the model.
 	for _, h := range r.Hosted {
 		if h.builtin() == name {
 			return apierror.Invalid(v.Path, "The tool %q is twice among the tools.", item.Clip(kind))
@@ -38,6 +39,7 @@ func (r *Reader) readBuiltin(kind string, v jsontext.Field) *apierror.Error {
 
 	h := &Server{Server: *found}
 	r.Hosted = append(r.Hosted, h)
+	// The fields can be settled once the server's tools are listed; those of trained tools are known.
 	if err := r.readBuiltinFields(name, h, v); err != nil || !h.Known {
 		return err
 	}

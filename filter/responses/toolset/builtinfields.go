@@ -35,6 +35,7 @@ func (r *Reader) readBuiltinFields(name tools.Builtin, h *Server, at jsontext.Fi
 	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch {
 		case key == "type":
+		// An object describes a new container, of which nothing can be chosen here.
 		case key == "container" && name == tools.CodeInterpreter && v.Type == gjson.String:
 			r.container, err = v.ShortText()
 		case key == "container" && name == tools.CodeInterpreter:
@@ -48,6 +49,7 @@ func (r *Reader) readBuiltinFields(name tools.Builtin, h *Server, at jsontext.Fi
 			return apierror.Invalid(at.Path, "A built-in tool has more than %d fields of its own. Leave some out.",
 				maxBuiltinFields)
 		default:
+			// The fields outlive the body: they are used when the model calls the tool.
 			h.fields = append(h.fields, builtinField{
 				strings.Clone(key),
 				string(jsontext.AppendCompact(nil, v.Raw)),

@@ -36,10 +36,12 @@ func (r *Reader) ReadChoice(v jsontext.Field) *apierror.Error {
 	switch v.Get("type").Str {
 	case "function", "custom":
 		name, err := readToolName(v)
+		// OpenAI answers a forced tool with exactly one call.
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		r.input.OneCall = true
 		r.echo.Choice = appendToolName(nil, v.Get("type").Str, name)
 		return err
+	// Which tools the server has may not be known yet: OfferHosted adds them to the empty list.
 	case "mcp":
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 		var err *apierror.Error

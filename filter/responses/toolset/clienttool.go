@@ -32,15 +32,17 @@ var clientTools = map[string]*clientTool{
 	"local_shell": {
 		kind:        item.LocalShell,
 		description: "Runs one command, given as its words, and returns what it prints.",
-		parameters: `{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"}},"working_directory":{"type":"string"},` +
-			`"timeout_ms":{"type":"integer"},"user":{"type":"string"},"env":{"type":"object","additionalProperties":{"type":"string"}}},"required":["command"]}`,
+		parameters: `{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"}},` +
+			`"working_directory":{"type":"string"},"timeout_ms":{"type":"integer"},"user":{"type":"string"},` +
+			`"env":{"type":"object","additionalProperties":{"type":"string"}}},"required":["command"]}`,
 	},
 	"apply_patch": {
 		kind: item.ApplyPatch,
 		description: "Creates, updates or deletes one file. The diff of create_file has + before each line. " +
 			"The diff of update_file has hunks: @@, then lines that begin with a space (unchanged), - (removed) " +
 			"or + (added).",
-		parameters: `{"type":"object","properties":{"type":{"type":"string","enum":["create_file","update_file","delete_file"]},` +
+		parameters: `{"type":"object","properties":` +
+			`{"type":{"type":"string","enum":["create_file","update_file","delete_file"]},` +
 			`"path":{"type":"string"},"diff":{"type":"string"}},"required":["type","path"]}`,
 	},
 }
@@ -50,6 +52,7 @@ var clientTools = map[string]*clientTool{
 // programs may call.
 func (r *Reader) readClientTool(kind string, v jsontext.Field, space *harmony.Namespace) *apierror.Error {
 	t := clientTools[kind]
+	// The items of its calls have no member for a namespace.
 	if space.Name != turn.FunctionsNamespace || !runByClient(v) {
 		r.ignored.Add("tools." + kind)
 		return nil

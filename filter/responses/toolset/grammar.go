@@ -25,6 +25,7 @@ func (r *Reader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	var err *apierror.Error
 	t.format, err = turn.ReadCustomFormat(v, t.Name, r.rc.Work,
 		func(cost int) bool { return r.enforcesGrammar(t, cost) })
+	// The model is shown a grammar that engines cannot enforce, but may break it.
 	if err == nil && t.format.Grammar == "" {
 		r.ignored.Add(v.Path)
 	}

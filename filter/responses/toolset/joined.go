@@ -16,12 +16,17 @@ import (
 // Joined is what the items of a conversation say about its tools, beside their
 // definitions: those of additional_tools and of the outputs of tool searches.
 type Joined struct {
-	custom   map[turn.ToolName]bool // tools that take text
-	actions  map[turn.ToolName]item.Kind
-	named    map[string]bool        // functions of a namespace that the client calls functions
-	Loaded   map[turn.ToolName]bool // tools that a search has found
-	search   *Search                // nil: no item has a tool search
+	// What calls become: those of custom tools take text, named are functions of a namespace
+	// that the client calls functions.
+	custom  map[turn.ToolName]bool
+	actions map[turn.ToolName]item.Kind
+	named   map[string]bool
+
+	// The search, nil if no item has one; the tools that it can find, and those that it has
+	// found.
+	search   *Search
 	deferred []Deferred
+	Loaded   map[turn.ToolName]bool
 }
 
 // With is the state with that of what follows.
@@ -174,6 +179,7 @@ func (r *Reader) ReadJoined(it item.Item) (*turn.JoinedTools, Joined, *apierror.
 
 	joined := &turn.JoinedTools{Strict: r.input.Strict}
 	for _, space := range r.input.Tools {
+		// The namespace of plain functions is always there, also empty.
 		if len(space.Tools) > 0 {
 			joined.Namespaces = append(joined.Namespaces, space)
 		}
@@ -217,6 +223,7 @@ func (r *Reader) Join(joined *Joined, added []*Server) *apierror.Error {
 	}
 
 	r.Hosted = append(r.Hosted, added...)
+	// The request's own search counts more than one of an earlier item.
 	if r.search == nil {
 		r.search = joined.search
 	}

@@ -77,7 +77,8 @@ func rank(texts []*searchText, query string, limit int) []int {
 				continue
 			}
 			rarity := math.Log(1 + (float64(len(texts)-having[w])+0.5)/(float64(having[w])+0.5))
-			scores[i] += rarity * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*float64(t.length)/mean))
+			scores[i] += rarity * n * (saturation + 1) /
+				(n + saturation*(1-lengthBias+lengthBias*float64(t.length)/mean))
 		}
 
 		if scores[i] > 0 {
@@ -99,6 +100,7 @@ func searchWords(text string) []string {
 	end := func() {
 		w := word.String()
 		word.Reset()
+		// Words such as bus and access keep their s.
 		if len(w) > 3 && strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") {
 			w = w[:len(w)-1]
 		}
@@ -113,6 +115,7 @@ func searchWords(text string) []string {
 			lower = false
 			continue
 		}
+		// The words of getWeather are get and weather.
 		if unicode.IsUpper(c) && lower {
 			end()
 		}

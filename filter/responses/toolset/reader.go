@@ -72,6 +72,7 @@ func (r *Reader) ReadTools(v jsontext.Field) *apierror.Error {
 			err = r.readTool(v, &functions)
 		}
 
+		// Items of the input have tools that no response repeats: there is no echo then.
 		if err == nil && r.echo != nil {
 			r.echo.repeat(v.Result)
 		}
@@ -227,6 +228,7 @@ func (r *Reader) readNamespace(at jsontext.Field) (space harmony.Namespace, err 
 		if i >= r.rc.Limits.Tools {
 			return apierror.Invalid(tools.Path, "The namespace has more than %d tools.", r.rc.Limits.Tools)
 		}
+		// Its functions are plain ones to the model; their calls name the namespace, as the client does.
 		if space.Name == turn.FunctionsNamespace {
 			r.named[strings.Clone(v.Get("name").Str)] = true
 		}

@@ -46,7 +46,8 @@ type Deferred struct {
 }
 
 // searchParameters is the schema of a search that is run here.
-const searchParameters = `{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words."},` +
+const searchParameters = `{"type":"object","properties":` +
+	`{"query":{"type":"string","description":"What the tool should do, in a few words."},` +
 	`"limit":{"type":"integer","description":"The most tools to find. 8 if left out."}},"required":["query"]}`
 
 // readSearch reads the tool that searches for tools.
@@ -66,6 +67,7 @@ func (r *Reader) readSearch(at jsontext.Field) *apierror.Error {
 			s.Client = v.Str == "client"
 		case "description":
 			s.description, err = v.Text()
+			// It outlives the body, as a part of what the conversation has joined.
 			s.description = strings.Clone(s.description)
 		case "parameters":
 			if !v.IsObject() {
@@ -267,6 +269,7 @@ const (
 func (c *Called) Find(arguments string) []*Deferred {
 	query := gjson.Get(arguments, "query").String()
 	limit := foundByDefault
+	// The model may write any number, and each tool that is found becomes a part of the prompt.
 	if v := gjson.Get(arguments, "limit"); v.Type == gjson.Number && v.Num >= 1 {
 		limit = int(min(v.Num, foundAtMost))
 	}
@@ -322,6 +325,7 @@ func AppendFound(dst []byte, found []*Deferred) []byte {
 		case d.namespace == turn.FunctionsNamespace:
 			next()
 			dst = append(dst, d.definition...)
+		// A namespace comes once, at the place of its best tool, with all of its tools that were found.
 		case !done[d.namespace]:
 			done[d.namespace] = true
 			next()

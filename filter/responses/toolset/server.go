@@ -138,6 +138,7 @@ func (r *Reader) allowHosted(c hostedChoice) *apierror.Error {
 		}
 	}
 
+	// A choice that allows no tool would leave the model nothing to call.
 	if len(r.input.Choice.Allowed) == before {
 		if h := r.Hosted[i]; h.Failure != "" {
 			return h.unavailable(c.at)
@@ -158,7 +159,8 @@ const codeUnavailable = "tool_unavailable"
 // tools could not be listed.
 func (h *Server) unavailable(at string) *apierror.Error {
 	return apierror.New(http.StatusFailedDependency, codeUnavailable, at,
-		"tool_choice asks for a call, but the tools of the server %q could not be listed: %s", item.Clip(h.Label), h.Failure)
+		"tool_choice asks for a call, but the tools of the server %q could not be listed: %s",
+		item.Clip(h.Label), h.Failure)
 }
 
 // checkRequired refuses a request that demands a call where there is no tool

@@ -26,6 +26,7 @@ func (w *eventWriter) action(it *outputItem, whole []byte) {
 	if it.Kind == item.Shell {
 		for i, c := range it.Commands() {
 			w.command(it, i, ".added", "command", "")
+			// Clients know no empty delta.
 			if c != "" {
 				w.command(it, i, ".delta", "delta", c)
 			}

@@ -145,11 +145,13 @@ func (c *completion) store(ctx context.Context, result *tools.Result) error {
 		return nil
 	}
 
+	// The call has been made: its outcome is stored also if the client has left meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), request.StoreTimeout)
 	defer cancel()
 	r := c.own
 	r.Done, r.Text, r.Error = true, result.Text, result.Error
-	if err := c.approvals.store.CompleteApproval(ctx, c.approvals.tenant, approvalName(c.request), r.text()); err != nil {
+	err := c.approvals.store.CompleteApproval(ctx, c.approvals.tenant, approvalName(c.request), r.text())
+	if err != nil {
 		return fmt.Errorf("complete the approval record: %w", err)
 	}
 

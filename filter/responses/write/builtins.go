@@ -33,6 +33,7 @@ func (o *output) beginBuiltin(it *outputItem) tools.Job {
 	case item.MCPCall:
 		o.events.text(it)
 	default:
+		// These items come whole: only with its arguments is known what a call is about.
 		it.Address = o.address(it)
 		o.announce(it)
 		doing := ".searching"

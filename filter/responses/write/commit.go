@@ -26,9 +26,12 @@ type commit struct {
 	request    *request.Request
 	response   *store.Response
 	background bool
-	lock       *request.Lock // nil: no conversation is locked
-	extends    bool          // the conversation gets the items
-	apart      []byte        // the object of the response if the conversation does not get them
+
+	// The conversation: nil if none is locked; whether it gets the items; and the object of
+	// the response if it does not get them.
+	lock    *request.Lock
+	extends bool
+	apart   []byte
 }
 
 // committed is what came of a commit.

@@ -202,8 +202,10 @@ func (e *encoder) committed(result any, err error) {
 	e.object.stored = false
 	e.note(fmt.Errorf("store the response: %w", done.err))
 	switch {
+	// Its stream gets no end from here: see Reply.Lost.
 	case e.request.Options.Background:
 		e.lost = done.err
+	// The client has its answer all the same, with store: false in it.
 	case !e.request.Continues():
 	case errors.Is(done.err, store.ErrConflict):
 		e.ending = ending{status: item.StatusFailed, err: request.TurnConflict(e.request.ResponseID)}

@@ -42,6 +42,7 @@ func (w *eventWriter) beginText(it *outputItem, step string) {
 		w.beginItem(it, "response.reasoning_summary_text", step)
 		w.Dst = append(w.Dst, `,"summary_index":0`...)
 		return
+	// The operator has chosen Open Responses' names: see responses.reasoning_events.
 	case it.Kind == item.Reasoning && w.openReasoning:
 		name = item.OpenReasoningEvent
 	}
@@ -157,6 +158,7 @@ func (w *eventWriter) annotate(it *outputItem) {
 			w.Dst = append(append(w.Dst, `,"annotation":`...), annotation...)
 			w.End()
 		}
+		// The events number the annotations by how many there are before.
 		it.Annotations = append(it.Annotations, annotation)
 	}
 

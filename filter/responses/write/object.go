@@ -131,6 +131,7 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 	dst = o.appendConversation(append(dst, `,"conversation":`...))
 	dst = strconv.AppendBool(append(dst, `,"store":`...), o.stored)
 	dst = append(dst, `,"usage":`...)
+	// Nothing has been counted yet.
 	if end.status == item.StatusInProgress || end.status == item.StatusQueued {
 		dst = append(dst, `null`...)
 	} else {

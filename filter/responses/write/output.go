@@ -88,11 +88,13 @@ func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
 	it := &outputItem{Output: item.Output{Kind: o.kindOf(kind, call), Call: call}}
 	it.Summary = it.Kind == item.Reasoning && o.request.Options.Summary
 	o.item = it
+
 	switch it.Kind {
 	case item.Unknown:
 	case item.ToolSearch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 		it.Client = o.request.Tools.Search.Client
+	// The item's id follows from the call's, so that either is found by the other in later requests.
 	case item.Shell, item.LocalShell, item.ApplyPatch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
@@ -232,8 +234,10 @@ func (o *output) seal(it *outputItem) {
 	if o.request.Sealer == nil || it.Kind != item.Reasoning {
 		return
 	}
+
 	var err error
-	if it.Sealed, err = o.request.Sealer.Seal(seal.Reasoning, o.request.Context.Tenant, []byte(it.PlainText())); err != nil {
+	it.Sealed, err = o.request.Sealer.Seal(seal.Reasoning, o.request.Context.Tenant, []byte(it.PlainText()))
+	if err != nil {
 		o.fault = errors.Join(o.fault, fmt.Errorf("seal reasoning: %w", err))
 	}
 }

@@ -39,6 +39,7 @@ func newPreflight(e *encoder, p *request.Preflight) *preflight {
 
 // list lets servers list their tools.
 func (p *preflight) list(dst []byte) ([]byte, reply.Step, *apierror.Error) {
+	// Nothing is left to be listed: the prompt has been made, and was too long.
 	if p.Compacts {
 		return p.prepare(dst)
 	}
@@ -64,6 +65,7 @@ func (e *encoder) listRun(h *toolset.Server) *reply.Run {
 		},
 		hosted: h,
 	}
+	// The client has named a tool, and no server: it gets no item about one.
 	if h.Builtin == nil {
 		e.output.announce(it)
 	}

@@ -55,6 +55,7 @@ func (e *encoder) noteShorter(t *turn.Turn) {
 // usage is the model calls of the response so far.
 func (e *encoder) usage() usage {
 	all := usage{turns: e.earlier.turns[:len(e.earlier.turns):len(e.earlier.turns)], earlier: e.earlier.earlier}
+	// The first events are written before there is a machine.
 	if e.reply == nil {
 		return all
 	}

@@ -112,6 +112,7 @@ func continued(object []byte) usage {
 	in, out := stored.Get("input_tokens_details"), stored.Get("output_tokens_details")
 	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(),
 		out.Get("output_tokens_per_turn").Array()
+	// Array of a number is a list of that number: the totals stand for one call.
 	if len(inputs) == 0 {
 		inputs, cached, outputs = stored.Get("input_tokens").Array(), in.Get("cached_tokens").Array(),
 			stored.Get("output_tokens").Array()

@@ -80,8 +80,9 @@ func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) 
 	key := store.Key{Tenant: r.Context.Tenant, ID: r.ResponseID}
 	err := r.Services.Store.Put(ctx, key.Tenant, &store.Response{
 		ID: r.ResponseID, Previous: r.Storage.Previous, Conversation: r.Lock.ID(), Version: 1,
-		Object: append(reply.object.appendMembers(nil, &ending{status: item.StatusInProgress}), '}'), Input: r.Storage.Input,
-		Live: true, Owner: owner, Lease: lease,
+		Object: append(reply.object.appendMembers(nil, &ending{status: item.StatusInProgress}), '}'),
+		Input:  r.Storage.Input,
+		Live:   true, Owner: owner, Lease: lease,
 	})
 	if err == nil {
 		reply.begin()
@@ -99,6 +100,7 @@ func (r *Request) Queue(ctx context.Context, owner string, lease time.Duration) 
 	}
 
 	switch {
+	// Not the store's failure: the same request would be too large again.
 	case errors.Is(err, store.ErrTooLarge):
 		return key, nil, apierror.New(http.StatusRequestEntityTooLarge, "response_too_large", "input",
 			"The request is too large for the store of responses. Send less, or leave background out.")
