@@ -315,7 +315,7 @@ func TestTokenBudgetLeftBeforeTheAnswer(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer leave()
 	words := strings.Repeat("word ", 2000)
-	body := fmt.Sprintf(`{"model":%q,`+budgetRequests["/v1/chat/completions"]+"}", vllmModel, 100, words+"\nSIM first=30s")
+	body := fmt.Sprintf(`{"model":%q,`+budgetRequests["/v1/chat/completions"]+"}", vllmModel, 2000, words+"\nSIM first=30s")
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -327,6 +327,7 @@ func TestTokenBudgetLeftBeforeTheAnswer(t *testing.T) {
 		t.Fatalf("the engine has answered: %d", resp.StatusCode)
 	}
 
+	// Until the reply is settled its output is reserved too.
 	s := &spender{d: d, tenant: "leaves"}
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		r := s.ask(t, "/v1/chat/completions", "", "SAY x", 1_000_000)

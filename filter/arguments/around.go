@@ -286,7 +286,7 @@ func hasPairs(text string) bool {
 	var before rune
 	for i, c := range text {
 		behind, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(c):])
-		if c == '\'' && !(unicode.IsLetter(before) && unicode.IsLetter(behind)) {
+		if c == '\'' && (!unicode.IsLetter(before) || !unicode.IsLetter(behind)) {
 			single++
 		}
 		before = c
@@ -297,20 +297,17 @@ func hasPairs(text string) bool {
 // isAboutCode reports whether a text may be a sentence with code in back quotes, which a shell
 // would run.
 func isAboutCode(text string) bool {
-	sentence, behind, found := strings.Cut(text, "`")
-	if !found {
+	parts := strings.Split(text, "`")
+	if len(parts) == 1 {
 		return false
 	}
-	for found {
-		// The code, and more of the sentence.
-		if _, behind, found = strings.Cut(behind, "`"); !found {
-			break
-		}
-		var more string
-		more, behind, found = strings.Cut(behind, "`")
-		sentence += more
+
+	// Back quotes come in pairs: each second part is code.
+	var sentence strings.Builder
+	for i := 0; i < len(parts); i += 2 {
+		sentence.WriteString(parts[i])
 	}
-	return isProse(strings.TrimSpace(sentence), inSentences+":\"")
+	return isProse(strings.TrimSpace(sentence.String()), inSentences+":\"")
 }
 
 // isAssigned reports whether a text begins with a name and : or =, as in f(a=1) and --a=1

@@ -841,12 +841,12 @@ var damages = []damage{
 		if t.kind != '"' || t.isName || strings.ContainsAny(t.value, "{}[]") {
 			return false
 		}
-		brackets := ""
+		var brackets strings.Builder
 		for range 1 + d.IntN(len(d.tokens)-last-1) {
-			brackets += d.tokens[last+1].text
+			brackets.WriteString(d.tokens[last+1].text)
 			d.tokens = slices.Delete(d.tokens, last+1, last+2)
 		}
-		t.text = t.text[:len(t.text)-1] + brackets + d.oneOf(`"`, `"`, "")
+		t.text = t.text[:len(t.text)-1] + brackets.String() + d.oneOf(`"`, `"`, "")
 		t.plain = t.text
 		return true
 	}},
