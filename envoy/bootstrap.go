@@ -466,7 +466,8 @@ func (o Options) hashHeader() (string, error) {
 	case BalanceSession:
 		name = o.SessionHeader
 	default:
-		return "", fmt.Errorf("balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
+		return "", fmt.Errorf(
+			"balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
 	}
 	if name == "" {
 		return "", fmt.Errorf("balance: %s needs a name name: set routing.%[1]s_header", o.Balance)

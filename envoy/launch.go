@@ -163,7 +163,8 @@ func (p *Process) waitReady(ctx context.Context, adminFile string) error {
 			}
 		}
 		if p.admin != "" {
-			if body, err := p.ask(ctx, http.MethodGet, "/ready"); err == nil && strings.HasPrefix(string(body), "LIVE") {
+			if body, err := p.ask(ctx, http.MethodGet, "/ready"); err == nil &&
+				strings.HasPrefix(string(body), "LIVE") {
 				return nil
 			}
 		}

@@ -95,7 +95,8 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 		// An element has no default of its own: what is not written is zero.
 		unset := reflect.Zero(before.Type())
 		for _, k := range keysOf(before.Type(), path+"["+strings.Join(names, " ")+"].", nil) {
-			field := removed(k.path, before.FieldByIndex(k.index), after.FieldByIndex(k.index), unset.FieldByIndex(k.index))
+			field := removed(k.path, before.FieldByIndex(k.index), after.FieldByIndex(k.index),
+				unset.FieldByIndex(k.index))
 			keys = append(keys, field...)
 		}
 	}
@@ -107,7 +108,8 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 func namesOf(element reflect.Value) (names []string) {
 	for _, k := range keysOf(element.Type(), "", nil) {
 		value := element.FieldByIndex(k.index)
-		if slices.Contains([]string{"name", "label", "match", "tenant"}, k.path) && value.Kind() == reflect.String && value.String() != "" {
+		if slices.Contains([]string{"name", "label", "match", "tenant"}, k.path) && value.Kind() == reflect.String &&
+			value.String() != "" {
 			names = append(names, value.String())
 		}
 	}
