@@ -485,6 +485,7 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 		if err != nil {
 			return c, fmt.Errorf("%q is not a URL: write http://host:port", raw)
 		}
+
 		e, err := endpointOf(u)
 		if err != nil {
 			return c, fmt.Errorf("%q: %w", raw, err)

@@ -149,7 +149,8 @@ func Gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 			}
 			of := "{" + strings.Join(labels, ",") + "}"
 			all[f.GetName()+"_sum"+of] = m.GetHistogram().GetSampleSum()
-			all[f.GetName()+of] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			all[f.GetName()+of] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return all

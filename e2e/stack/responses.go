@@ -48,7 +48,8 @@ func checkOf(method string, at *url.URL, contentType string) func([]byte) error 
 	below, ofConversations := strings.CutPrefix(below, "/v1/conversations")
 
 	switch {
-	case !ofResponses && !ofConversations, below == "/input_tokens", below == "/render", at.Query().Has("starting_after"),
+	case !ofResponses && !ofConversations, below == "/input_tokens", below == "/render",
+		at.Query().Has("starting_after"),
 		method == http.MethodDelete && (ofResponses || !strings.Contains(below, "/items/")):
 		return nil
 

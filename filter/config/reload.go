@@ -49,6 +49,7 @@ func (c *Config) Removed(next, defaults *Config) (keys []string) {
 func removed(path string, was, is, unset reflect.Value) (keys []string) {
 	switch was.Kind() {
 	case reflect.Slice:
+		// Only a shorter list counts: one that was reordered or extended has lost nothing.
 		if is.Len() < was.Len() {
 			keys = append(keys, path)
 		}
@@ -77,6 +78,7 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 	taken := make([]bool, is.Len())
 	for i := range was.Len() {
 		before := was.Index(i)
+		// Elements are found by their names, because an edit of the file may move them.
 		names := namesOf(before)
 		at := -1
 		for j := range is.Len() {
