@@ -466,7 +466,8 @@ func (o Options) hashHeader() (string, error) {
 	case BalanceSession:
 		name = o.SessionHeader
 	default:
-		return "", fmt.Errorf("balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
+		return "", fmt.Errorf(
+			"balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
 	}
 	if name == "" {
 		return "", fmt.Errorf("balance: %s needs a name name: set routing.%[1]s_header", o.Balance)
@@ -484,6 +485,7 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 		if err != nil {
 			return c, fmt.Errorf("%q is not a URL: write http://host:port", raw)
 		}
+
 		e, err := endpointOf(u)
 		if err != nil {
 			return c, fmt.Errorf("%q: %w", raw, err)

@@ -20,7 +20,8 @@ func checkOrigins(origins []string) error {
 	var errs []error
 	for _, o := range origins {
 		if o != anyOrigin && !originPattern.MatchString(o) {
-			errs = append(errs, fmt.Errorf("CORS: %q is no origin: write scheme, host and port only, such as https://app.example.com or http://localhost:*", o))
+			errs = append(errs, fmt.Errorf("CORS: %q is no origin: write scheme, host and port only, such as "+
+				"https://app.example.com or http://localhost:*", o))
 		}
 	}
 	return errors.Join(errs...)
@@ -61,6 +62,7 @@ func exposedHeaders() string {
 	return strings.Join(slices.Concat(header.Explanations(), []string{
 		"x-request-id", "request-id", "retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset",
 		"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
-		"anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset", "x-should-retry",
+		"anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining",
+		"anthropic-ratelimit-tokens-reset", "x-should-retry",
 	}), ", ")
 }

@@ -119,6 +119,7 @@ func (p *Process) start() error {
 	p.cmd.Stdout, p.cmd.Stderr = input, input
 	started := make(chan error, 1)
 	go func() {
+		// Linux sends the death signal of a child when the thread that started it ends, so the thread stays.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -126,6 +127,8 @@ func (p *Process) start() error {
 		if err != nil {
 			return
 		}
+
+		// The log is read to its end before done is closed: Err looks for its last lines.
 		var read sync.WaitGroup
 		read.Go(func() { p.readLog(output) })
 		p.err = p.cmd.Wait()
@@ -157,16 +160,19 @@ const pollInterval = 20 * time.Millisecond
 
 func (p *Process) waitReady(ctx context.Context, adminFile string) error {
 	for {
+		// Envoy writes the file only after it has chosen the port.
 		if p.admin == "" {
 			if text, err := os.ReadFile(adminFile); err == nil {
 				p.admin = string(text)
 			}
 		}
 		if p.admin != "" {
-			if body, err := p.ask(ctx, http.MethodGet, "/ready"); err == nil && strings.HasPrefix(string(body), "LIVE") {
+			if body, err := p.ask(ctx, http.MethodGet, "/ready"); err == nil &&
+				strings.HasPrefix(string(body), "LIVE") {
 				return nil
 			}
 		}
+
 		select {
 		case <-p.done:
 			return p.Err()
@@ -301,6 +307,7 @@ func (p *Process) ask(ctx context.Context, method, path string) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("admin request %s: %w", path, err)
 	}
+
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {

@@ -12,7 +12,8 @@ const completionsPath = "/v1/completions"
 // filteredPaths are the paths that the filter serves. The list of models, which needs
 // a loopback listener, has a route of its own.
 var filteredPaths = slices.Concat([]string{
-	"/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/responses/*", "/v1/messages/*", "/v1/conversations/*",
+	"/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/responses/*",
+	"/v1/messages/*", "/v1/conversations/*",
 }, openable)
 
 // openable are the filter's paths that OpenPaths can give to the upstream: engines have
@@ -22,7 +23,8 @@ var openable = []string{completionsPath, "/tokenize", "/detokenize"}
 // openPaths are the paths of the upstream that are open by default, of OpenAI's API
 // and of engines: they run no Harmony model and change nothing of an engine.
 var openPaths = []string{
-	"/v1/embeddings", "/v1/audio/*", "/v1/images/*", "/v1/moderations", "/v1/files/*", "/v1/uploads/*", "/v1/vector_stores/*",
+	"/v1/embeddings", "/v1/audio/*", "/v1/images/*", "/v1/moderations", "/v1/files/*", "/v1/uploads/*",
+	"/v1/vector_stores/*",
 	"/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score", "/health",
 }
 

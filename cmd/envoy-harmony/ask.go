@@ -70,11 +70,13 @@ func parseQuestion(p program, args []string) (*question, error) {
 	s := &settings{program: p, flags: flag.NewFlagSet("ask", flag.ContinueOnError)}
 	s.flags.SetOutput(p.stderr)
 	s.flags.Usage = func() {
-		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony ask [flags] QUESTION\n\n%s\n\nFlags:\n", strings.TrimSpace(askUsage))
+		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony ask [flags] "+
+			"QUESTION\n\n%s\n\nFlags:\n", strings.TrimSpace(askUsage))
 		s.flags.PrintDefaults()
 	}
 
-	s.flags.StringVar(&q.url, "url", cmp.Or(p.getenv("OPENAI_BASE_URL"), defaultAskURL), "the base `URL` of the API, with its /v1")
+	s.flags.StringVar(&q.url, "url", cmp.Or(p.getenv("OPENAI_BASE_URL"), defaultAskURL),
+		"the base `URL` of the API, with its /v1")
 	s.flags.StringVar(&q.model, "model", defaultAskModel, "the model's `name`")
 	s.flags.BoolVar(&q.reasoning, "reasoning", false, "print the reasoning too, on standard error")
 	s.flags.DurationVar(&q.wait, "wait", 0, "how long to try again while nobody answers, or with 404, 502, 503 or 504")
@@ -141,7 +143,8 @@ func (q *question) ask(ctx context.Context, p program) error {
 
 	// A wrong base URL often answers with 200 and a page.
 	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
-		return fmt.Errorf("ask: %s answered with %q, not with a stream of events: is --url the base URL of an OpenAI API?", url, kind)
+		return fmt.Errorf(
+			"ask: %s answered with %q, not with a stream of events: is --url the base URL of an OpenAI API?", url, kind)
 	}
 	return q.read(resp.Body, p)
 }

@@ -40,9 +40,12 @@ type certificates struct {
 func newCertificates(files config.TLS, log logrus.FieldLogger, metrics prometheus.Registerer) (*certificates, error) {
 	c := &certificates{
 		files: files, log: log,
-		reloads:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "harmony_tls_reloads_total", Help: "Changes of the TLS files, by what became of them."}, []string{"outcome"}),
-		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_tls_handshake_errors_total", Help: "Connections to the ext_proc port whose TLS handshake failed."}),
-		notAfter:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_tls_certificate_not_after_seconds", Help: "When the certificate of the ext_proc port expires, in seconds since 1970."}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "harmony_tls_reloads_total",
+			Help: "Changes of the TLS files, by what became of them."}, []string{"outcome"}),
+		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_tls_handshake_errors_total",
+			Help: "Connections to the ext_proc port whose TLS handshake failed."}),
+		notAfter: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_tls_certificate_not_after_seconds",
+			Help: "When the certificate of the ext_proc port expires, in seconds since 1970."}),
 	}
 
 	for _, m := range []prometheus.Collector{c.reloads, c.handshakes, c.notAfter} {
@@ -106,11 +109,13 @@ func (c *certificates) reload() {
 	}
 	if err != nil {
 		c.reloads.WithLabelValues(reloadFailed).Inc()
-		c.log.WithError(err).Error("The TLS files have changed and cannot be used: the earlier certificate stays in use")
+		c.log.WithError(err).Error(
+			"The TLS files have changed and cannot be used: the earlier certificate stays in use")
 		return
 	}
 	c.reloads.WithLabelValues(reloadOK).Inc()
-	c.log.WithField("not_after", c.leaf().NotAfter.UTC().Format(time.RFC3339)).Info("The TLS files have changed and are used for new connections")
+	c.log.WithField("not_after", c.leaf().NotAfter.UTC().Format(time.RFC3339)).Info("The TLS files have changed and " +
+		"are used for new connections")
 }
 
 // use makes the TLS configuration of new connections.
@@ -123,9 +128,13 @@ func (c *certificates) use(texts tlsTexts) error {
 	leaf := c.leaf()
 	c.notAfter.Set(float64(leaf.NotAfter.Unix()))
 	if now := time.Now(); now.After(leaf.NotAfter) {
-		c.log.Warnf("The certificate in %s has expired on %s: Envoy will reject it. Renew it", c.files.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
+		c.log.Warnf(
+			"The certificate in %s has expired on %s: Envoy will reject it. Renew it",
+			c.files.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
 	} else if now.Before(leaf.NotBefore) {
-		c.log.Warnf("The certificate in %s is valid from %s on: Envoy will reject it. Check the clock of this machine", c.files.CertFile, leaf.NotBefore.UTC().Format(time.RFC3339))
+		c.log.Warnf(
+			"The certificate in %s is valid from %s on: Envoy will reject it. Check the clock of this machine",
+			c.files.CertFile, leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -155,7 +164,9 @@ func readTLS(files config.TLS) (t tlsTexts, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 			err = fmt.Errorf("%s: there is no file %s: put %s there, or correct the path", f.key, f.path, f.holds)
 		case errors.Is(err, fs.ErrPermission):
-			err = fmt.Errorf("%s: %s may not be read by user %d: change its permissions, or fsGroup in Kubernetes", f.key, f.path, os.Getuid())
+			err = fmt.Errorf(
+				"%s: %s may not be read by user %d: change its permissions, or fsGroup in Kubernetes",
+				f.key, f.path, os.Getuid())
 		case err != nil:
 			err = fmt.Errorf("%s: %w", f.key, err)
 		}
@@ -180,16 +191,20 @@ func (t tlsTexts) sum() (sum [sha256.Size]byte) {
 func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 	var errs []error
 	if !hasBlock(t.cert, "CERTIFICATE") {
-		errs = append(errs, fmt.Errorf("tls.cert_file: %s has no certificate: it must have PEM blocks CERTIFICATE", files.CertFile))
+		errs = append(errs, fmt.Errorf(
+			"tls.cert_file: %s has no certificate: it must have PEM blocks CERTIFICATE", files.CertFile))
 	} else if err := parseCertificates(t.cert); err != nil {
-		errs = append(errs, fmt.Errorf("tls.cert_file: %s has a certificate that cannot be read (%w): write the file again", files.CertFile, err))
+		errs = append(errs, fmt.Errorf(
+			"tls.cert_file: %s has a certificate that cannot be read (%w): write the file again", files.CertFile, err))
 	}
 
 	switch {
 	case hasBlock(t.key, "ENCRYPTED PRIVATE KEY") || bytes.Contains(t.key, []byte("Proc-Type: 4,ENCRYPTED")):
-		errs = append(errs, fmt.Errorf("tls.key_file: the key in %s is encrypted: write it without a passphrase", files.KeyFile))
+		errs = append(errs, fmt.Errorf(
+			"tls.key_file: the key in %s is encrypted: write it without a passphrase", files.KeyFile))
 	case !hasBlock(t.key, "PRIVATE KEY"):
-		errs = append(errs, fmt.Errorf("tls.key_file: %s has no private key: it must have a PEM block PRIVATE KEY", files.KeyFile))
+		errs = append(errs, fmt.Errorf(
+			"tls.key_file: %s has no private key: it must have a PEM block PRIVATE KEY", files.KeyFile))
 	}
 
 	made := &tls.Config{
@@ -202,7 +217,8 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 	if files.ClientCAFile != "" {
 		made.ClientAuth, made.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		if !made.ClientCAs.AppendCertsFromPEM(t.clientCA) {
-			errs = append(errs, fmt.Errorf("tls.client_ca_file: %s has no certificate: it must have the CA of Envoy's certificate as a PEM block CERTIFICATE", files.ClientCAFile))
+			errs = append(errs, fmt.Errorf("tls.client_ca_file: %s has no certificate: it must have the CA of "+
+				"Envoy's certificate as a PEM block CERTIFICATE", files.ClientCAFile))
 		}
 	}
 
@@ -212,7 +228,8 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 
 	pair, err := tls.X509KeyPair(t.cert, t.key)
 	if err != nil {
-		return nil, fmt.Errorf("tls.key_file: %s is not the key of the certificate in %s: set both keys to files that were made together (%w)", files.KeyFile, files.CertFile, err)
+		return nil, fmt.Errorf("tls.key_file: %s is not the key of the certificate in %s: set both keys to files "+
+			"that were made together (%w)", files.KeyFile, files.CertFile, err)
 	}
 	made.Certificates = []tls.Certificate{pair}
 	return made, nil

@@ -79,7 +79,8 @@ func printEffective(p program, s *settings, cfg *config.Config) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# harmony_config_hash %d\n", hash)
 	if s.memory.limit == 0 {
-		out.WriteString("# limits: the fixed defaults, because neither GOMEMLIMIT nor a cgroup limits the memory of this process\n")
+		out.WriteString(
+			"# limits: the fixed defaults, because neither GOMEMLIMIT nor a cgroup limits the memory of this process\n")
 	}
 	for _, key := range config.Defaults().Changed(cfg) {
 		if source, known := s.origins[key]; known {

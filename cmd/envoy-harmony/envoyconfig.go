@@ -64,25 +64,33 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 
 // envoyFlags adds the flags for Envoy's options.
 func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` of the listener for clients; port 0 chooses a free port")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:10000",
+		"`host:port` of the listener for clients; port 0 chooses a free port")
 	f.StringVar(&o.Admin, "envoy-admin", admin, "`host:port` of Envoy's admin interface")
-	f.StringVar(&o.Upstream, "upstream", "", "`URL` of the service for other models and paths (default: the first engine)")
-	f.StringVar((*string)(&o.Balance), "balance", "", "load balancing `policy` of an engine's replicas: prefix, session or least-request (default prefix)")
-	f.Func("cors-origins", "`origins` from which browsers may send requests, comma-separated: https://app.example.com, http://localhost:* or * (default: none)", func(v string) error {
+	f.StringVar(&o.Upstream, "upstream", "",
+		"`URL` of the service for other models and paths (default: the first engine)")
+	f.StringVar((*string)(&o.Balance), "balance", "", "load balancing `policy` of an engine's replicas: prefix, "+
+		"session or least-request (default prefix)")
+	f.Func("cors-origins", "`origins` from which browsers may send requests, comma-separated: "+
+		"https://app.example.com, http://localhost:* or * (default: none)", func(v string) error {
 		for origin := range strings.SplitSeq(v, ",") {
 			o.CORSOrigins = append(o.CORSOrigins, strings.TrimSpace(origin))
 		}
 		return nil
 	})
-	f.BoolVar(&o.ModeOverride, "mode-override", false, "let the filter ask for the bodies that it needs (Envoy 1.40 or newer)")
-	f.StringVar(&o.RateLimitService, "rate-limit-service", "", "`URL` of a rate limit service that counts each tenant's tokens")
-	f.IntVar(&o.PromptTokensPerMinute, "prompt-tokens-per-minute", 0, "`tokens` that the prompts of a tenant may have in a minute, by this Envoy's count (default: no limit)")
+	f.BoolVar(&o.ModeOverride, "mode-override", false,
+		"let the filter ask for the bodies that it needs (Envoy 1.40 or newer)")
+	f.StringVar(&o.RateLimitService, "rate-limit-service", "",
+		"`URL` of a rate limit service that counts each tenant's tokens")
+	f.IntVar(&o.PromptTokensPerMinute, "prompt-tokens-per-minute", 0, "`tokens` that the prompts of a tenant may "+
+		"have in a minute, by this Envoy's count (default: no limit)")
 	f.BoolVar(&o.AccessLog, "access-log", false, "write Envoy's access log to standard error")
 }
 
 // openPaths adds the flag for paths of the upstream.
 func (s *settings) openPaths() {
-	s.flags.Func("open-paths", "`paths` of the upstream that clients may use beside the default ones, comma-separated: /v1/batches, /v1/assistants/* or /* for all; sets routing.open_paths", func(v string) error {
+	s.flags.Func("open-paths", "`paths` of the upstream that clients may use beside the default ones, "+
+		"comma-separated: /v1/batches, /v1/assistants/* or /* for all; sets routing.open_paths", func(v string) error {
 		list, err := json.Marshal(strings.Split(strings.ReplaceAll(v, " ", ""), ","))
 		s.set = append(s.set, "routing.open_paths="+string(list))
 		return err
@@ -93,9 +101,12 @@ func (s *settings) openPaths() {
 type filterFlags struct{ address, ca, cert, key string }
 
 func (f *filterFlags) add(flags *flag.FlagSet) {
-	flags.StringVar(&f.address, "filter", "", "`address` at which Envoy finds the filter, if it is not listen: host:port or unix:///path")
-	flags.StringVar(&f.ca, "filter-ca", "", "PEM `file`, at Envoy, of the CA that has signed the filter's certificate; needed if tls.cert_file is set")
-	flags.StringVar(&f.cert, "filter-cert", "", "PEM `file`, at Envoy, of the certificate that it presents to the filter; needed if tls.client_ca_file is set")
+	flags.StringVar(&f.address, "filter", "",
+		"`address` at which Envoy finds the filter, if it is not listen: host:port or unix:///path")
+	flags.StringVar(&f.ca, "filter-ca", "", "PEM `file`, at Envoy, of the CA that has signed the filter's "+
+		"certificate; needed if tls.cert_file is set")
+	flags.StringVar(&f.cert, "filter-cert", "", "PEM `file`, at Envoy, of the certificate that it presents to the "+
+		"filter; needed if tls.client_ca_file is set")
 	flags.StringVar(&f.key, "filter-key", "", "PEM `file`, at Envoy, of that certificate's private key")
 }
 
@@ -105,13 +116,15 @@ func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 
 	switch {
 	case !t.Enabled() && f.ca+f.cert+f.key != "":
-		return errors.New("--filter-ca, --filter-cert and --filter-key are for TLS, but the filter listens without it: set tls.cert_file and tls.key_file in the configuration, or leave the flags out")
+		return errors.New("--filter-ca, --filter-cert and --filter-key are for TLS, but the filter listens without " +
+			"it: set tls.cert_file and tls.key_file in the configuration, or leave the flags out")
 	case !t.Enabled():
 		return nil
 	case f.ca == "":
 		return errors.New("tls.cert_file is set: name the CA by which Envoy checks that certificate, --filter-ca FILE")
 	case t.ClientCAFile != "" && (f.cert == "" || f.key == ""):
-		return errors.New("tls.client_ca_file is set: name the certificate that Envoy presents, --filter-cert FILE --filter-key FILE")
+		return errors.New(
+			"tls.client_ca_file is set: name the certificate that Envoy presents, --filter-cert FILE --filter-key FILE")
 	}
 
 	o.ExtProcTLS = &envoy.FilterTLS{CAFile: f.ca, CertFile: f.cert, KeyFile: f.key}
@@ -122,10 +135,13 @@ func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 type loopbackFlags struct{ listen, cert, key, clientCA string }
 
 func (f *loopbackFlags) add(flags *flag.FlagSet) {
-	flags.StringVar(&f.listen, "loopback-listen", "", "`address` at which Envoy listens for the filter's model calls, if it is not loopback: IP:port")
-	flags.StringVar(&f.cert, "loopback-cert", "", "PEM `file`, at Envoy, of the loopback listener's certificate; needed if loopback is https://host:port")
+	flags.StringVar(&f.listen, "loopback-listen", "", "`address` at which Envoy listens for the filter's model "+
+		"calls, if it is not loopback: IP:port")
+	flags.StringVar(&f.cert, "loopback-cert", "", "PEM `file`, at Envoy, of the loopback listener's certificate; "+
+		"needed if loopback is https://host:port")
 	flags.StringVar(&f.key, "loopback-key", "", "PEM `file`, at Envoy, of that certificate's private key")
-	flags.StringVar(&f.clientCA, "loopback-client-ca", "", "PEM `file`, at Envoy, of the CA by which the filter's certificate is checked; needed if loopback_tls.cert_file is set")
+	flags.StringVar(&f.clientCA, "loopback-client-ca", "", "PEM `file`, at Envoy, of the CA by which the filter's "+
+		"certificate is checked; needed if loopback_tls.cert_file is set")
 }
 
 // apply sets the options for the loopback listener.
@@ -133,19 +149,27 @@ func (f *loopbackFlags) apply(o *envoy.Options, cfg *config.Config) error {
 	_, secured := cfg.LoopbackAddress()
 	switch {
 	case cfg.Loopback == "" && *f != loopbackFlags{}:
-		return errors.New("--loopback-listen, --loopback-cert, --loopback-key and --loopback-client-ca are for the loopback listener: set loopback, or leave the flags out")
+		return errors.New("--loopback-listen, --loopback-cert, --loopback-key and --loopback-client-ca are for the " +
+			"loopback listener: set loopback, or leave the flags out")
 	case !secured && f.cert+f.key+f.clientCA != "":
-		return errors.New("--loopback-cert, --loopback-key and --loopback-client-ca are for TLS, but the filter connects without it: write loopback as https://host:port, or leave the flags out")
+		return errors.New("--loopback-cert, --loopback-key and --loopback-client-ca are for TLS, but the filter " +
+			"connects without it: write loopback as https://host:port, or leave the flags out")
 	case secured && (f.cert == "" || f.key == ""):
-		return errors.New("loopback is https: name the certificate of Envoy's loopback listener, --loopback-cert FILE --loopback-key FILE")
+		return errors.New("loopback is https: name the certificate of Envoy's loopback listener, --loopback-cert " +
+			"FILE --loopback-key FILE")
 	case cfg.LoopbackTLS.CertFile != "" && f.clientCA == "":
-		return errors.New("loopback_tls.cert_file is set: name the CA by which Envoy checks that certificate, --loopback-client-ca FILE")
+		return errors.New("loopback_tls.cert_file is set: name the CA by which Envoy checks that certificate, " +
+			"--loopback-client-ca FILE")
 	case cfg.LoopbackTLS.CertFile == "" && f.clientCA != "":
-		return errors.New("--loopback-client-ca: the filter presents no certificate: set loopback_tls.cert_file and loopback_tls.key_file, or leave the flag out")
+		return errors.New("--loopback-client-ca: the filter presents no certificate: set loopback_tls.cert_file and " +
+			"loopback_tls.key_file, or leave the flag out")
 	}
 	o.Loopback = cmp.Or(f.listen, o.Loopback)
-	if host, _, err := net.SplitHostPort(o.Loopback); err == nil && net.ParseIP(host) == nil && !strings.HasPrefix(o.Loopback, "unix://") {
-		return fmt.Errorf("loopback: Envoy listens at an IP address, and %s is a name: set --loopback-listen, such as 0.0.0.0:10001", host)
+	if host, _, err := net.SplitHostPort(o.Loopback); err == nil && net.ParseIP(host) == nil &&
+		!strings.HasPrefix(o.Loopback, "unix://") {
+		return fmt.Errorf(
+			"loopback: Envoy listens at an IP address, and %s is a name: set --loopback-listen, such as 0.0.0.0:10001",
+			host)
 	}
 	if secured {
 		o.LoopbackTLS = &envoy.ListenerTLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}
@@ -160,7 +184,8 @@ func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	o.OpenPaths = cfg.Routing.OpenPaths
 	o.ExtProc = cfg.Listen
 	o.Loopback, _ = cfg.LoopbackAddress()
-	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader
+	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader,
+		cfg.Routing.SelectionHeader
 	// Envoy's limit is longer than the filter's, whose errors are more precise.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute
 	return o

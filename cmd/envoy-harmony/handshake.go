@@ -15,7 +15,8 @@ import (
 
 // credentials are those of the gRPC server of the ext_proc port.
 func (c *certificates) credentials() credentials.TransportCredentials {
-	return handshakes{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), c, &complaints{last: map[string]time.Time{}}}
+	return handshakes{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), c,
+		&complaints{last: map[string]time.Time{}}}
 }
 
 // handshakes are gRPC's credentials for TLS, but for one thing: gRPC refuses clients
@@ -34,7 +35,8 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		h.handshakes.Inc()
 		log := h.log.WithError(err).WithField("peer", raw.RemoteAddr().String())
 		if h.complaints.due(reasonOf(err), time.Now()) {
-			log.Warn("A connection to the ext_proc port was refused: the TLS handshake failed. For the same reason others are logged at level debug for a minute")
+			log.Warn("A connection to the ext_proc port was refused: the TLS handshake failed. For the same reason " +
+				"others are logged at level debug for a minute")
 		} else {
 			log.Debug("A connection to the ext_proc port was refused: the TLS handshake failed")
 		}
@@ -60,7 +62,9 @@ func (h handshakes) shake(raw net.Conn) (*tls.Conn, error) {
 
 	// Package crypto/tls lets clients of HTTP/1.1 in, as if they had no ALPN.
 	if err == nil && len(offered) > 0 && !slices.Contains(offered, "h2") {
-		err = fmt.Errorf("the client speaks %s and not h2: in Envoy, the filter's cluster needs http2_protocol_options", strings.Join(offered, ", "))
+		err = fmt.Errorf(
+			"the client speaks %s and not h2: in Envoy, the filter's cluster needs http2_protocol_options",
+			strings.Join(offered, ", "))
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())

@@ -37,8 +37,10 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 	flags.BoolVar(&v.reply, "reply", false, "show the bytes of the reply too")
 	id := flags.String("id", "", "only the record of the request with this `ID`")
 	asJSON := flags.Bool("json", false, "print what is shown as JSON, one object for each record")
-	raw := flags.Bool("record", false, "print the records themselves as JSON, such as for a test case in filter/testdata/records")
-	curl := flags.String("curl", "", "print a curl command that sends the request again to this base `URL`, such as http://127.0.0.1:10000")
+	raw := flags.Bool("record", false,
+		"print the records themselves as JSON, such as for a test case in filter/testdata/records")
+	curl := flags.String("curl", "",
+		"print a curl command that sends the request again to this base `URL`, such as http://127.0.0.1:10000")
 
 	flags.Usage = func() {
 		fmt.Fprint(p.stderr, inspectUsage)
@@ -138,7 +140,9 @@ func (v *recordWriter) head(r *record.Record) {
 		style = styleNote
 	}
 	v.print(style, "  %d %s", r.Result.Status, r.Result.Outcome)
-	v.print("", "  %s  %d calls, %d + %d tokens", inspect.Duration(r.Result.Micros).Round(time.Millisecond), r.Result.Calls, r.Result.Prompt, r.Result.Output)
+	v.print("",
+		"  %s  %d calls, %d + %d tokens", inspect.Duration(r.Result.Micros).Round(time.Millisecond),
+		r.Result.Calls, r.Result.Prompt, r.Result.Output)
 
 	for _, kind := range slices.Sorted(maps.Keys(r.Result.Repairs)) {
 		v.print(styleNote, "  repaired: %s %d", kind, r.Result.Repairs[kind])
@@ -165,7 +169,9 @@ func (v *recordWriter) steps(steps []inspect.Step) {
 	for _, s := range steps {
 		from, to := int(s.From*barWidth/total), int(s.To*barWidth/total)
 		bar := strings.Repeat(" ", from) + strings.Repeat("█", max(1, to-from))
-		v.print("", "  %-9s %10s  %-*s  %s\n", s.Name, inspect.Duration(s.To-s.From).Round(10*time.Microsecond), barWidth+1, bar, s.Of)
+		v.print("",
+			"  %-9s %10s  %-*s  %s\n",
+			s.Name, inspect.Duration(s.To-s.From).Round(10*time.Microsecond), barWidth+1, bar, s.Of)
 	}
 }
 

@@ -107,7 +107,8 @@ func (p program) status(err error) int {
 }
 
 func (p program) usage(w io.Writer) {
-	fmt.Fprint(w, "envoy-harmony serves gpt-oss models behind Envoy with the OpenAI APIs.\n\nUsage: envoy-harmony COMMAND [flags]\n\nCommands:\n")
+	fmt.Fprint(w, "envoy-harmony serves gpt-oss models behind Envoy with the OpenAI APIs.\n\nUsage: envoy-harmony "+
+		"COMMAND [flags]\n\nCommands:\n")
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.summary)
 	}

@@ -73,7 +73,8 @@ func (m memory) apply(log *logrus.Logger, inflight int64) {
 		line.Info("neither GOMEMLIMIT nor a cgroup limits the memory of this process: limits have their fixed defaults")
 		return
 	}
-	line.WithFields(logrus.Fields{"memory_limit": m.limit, "from": m.source}).Info("defaults of limits follow from the memory of the process")
+	line.WithFields(logrus.Fields{"memory_limit": m.limit, "from": m.source}).Info(
+		"defaults of limits follow from the memory of the process")
 }
 
 // cgroupLimit returns the least memory limit of the process's cgroup and of those around

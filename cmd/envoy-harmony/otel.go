@@ -92,7 +92,8 @@ func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("metrics: %w", err), o.close())
 		}
-		o.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)), sdkmetric.WithResource(from))
+		o.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)),
+			sdkmetric.WithResource(from))
 	}
 
 	return o, nil
@@ -155,7 +156,9 @@ func exporterOf(signal string) (protocol string, err error) {
 			return "", nil
 		}
 	default:
-		return "", fmt.Errorf("%s is %q: set it to otlp or none (metrics for Prometheus are at the admin address, whatever it is)", variable, exporter)
+		return "", fmt.Errorf(
+			"%s is %q: set it to otlp or none (metrics for Prometheus are at the admin address, whatever it is)",
+			variable, exporter)
 	}
 
 	variable = "OTEL_EXPORTER_OTLP_" + name + "_PROTOCOL"

@@ -152,7 +152,8 @@ func (s *service) reload(from *settings, file fileText) {
 	log = log.WithField("changed", before.Changed(next))
 	const done = "the configuration was reloaded: requests that begin now use it"
 	if removed := before.Removed(next, from.defaults(next)); len(removed) > 0 {
-		log.WithField("removed", removed).Warn(done + ". It no longer sets all that the one before did: if that was not meant, put it back")
+		log.WithField("removed", removed).Warn(done + ". It no longer sets all that the one before did: if that was " +
+			"not meant, put it back")
 		return
 	}
 	log.Info(done)
@@ -172,10 +173,14 @@ func newReloads(registry prometheus.Registerer, cfg *config.Config) *reloads {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	r := &reloads{
-		outcomes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "harmony_config_reloads_total", Help: "Changes of the configuration file, by what became of them: ok or refused."}, []string{"outcome"}),
-		successful: gauge("harmony_config_last_reload_successful", "Whether the configuration file as it was read last is in use: 1, or 0 if it was refused."),
-		at:         gauge("harmony_config_last_reload_success_timestamp_seconds", "When the configuration in use was loaded."),
-		hash:       gauge("harmony_config_hash", "A hash of the configuration in use, without its secrets: equal for replicas with the same one."),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "harmony_config_reloads_total",
+			Help: "Changes of the configuration file, by what became of them: ok or refused."}, []string{"outcome"}),
+		successful: gauge("harmony_config_last_reload_successful", "Whether the configuration file as it was read "+
+			"last is in use: 1, or 0 if it was refused."),
+		at: gauge("harmony_config_last_reload_success_timestamp_seconds",
+			"When the configuration in use was loaded."),
+		hash: gauge("harmony_config_hash", "A hash of the configuration in use, without its secrets: equal for "+
+			"replicas with the same one."),
 	}
 	registry.MustRegister(r.outcomes, r.successful, r.at, r.hash)
 	for _, outcome := range []string{"ok", "refused"} {

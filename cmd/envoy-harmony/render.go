@@ -51,9 +51,10 @@ func renderCommand(ctx context.Context, p program, args []string) error {
 
 	registry := prometheus.NewRegistry()
 	seconds := renderSeconds(registry)
-	service, err := filter.NewRenderService(cfg, filter.Options{Log: log}, func(path string, status int, took time.Duration) {
-		seconds.WithLabelValues(path, strconv.Itoa(status)).Observe(took.Seconds())
-	})
+	service, err := filter.NewRenderService(cfg, filter.Options{Log: log},
+		func(path string, status int, took time.Duration) {
+			seconds.WithLabelValues(path, strconv.Itoa(status)).Observe(took.Seconds())
+		})
 	if err != nil {
 		return fmt.Errorf("make the render service: %w", err)
 	}
@@ -69,10 +70,12 @@ func renderCommand(ctx context.Context, p program, args []string) error {
 // renderSeconds is the metric of the render service.
 func renderSeconds(registry *prometheus.Registry) *prometheus.HistogramVec {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "harmony_render_seconds", Help: "Time of requests of the render service, with their bodies, by path and HTTP status.",
+		Name: "harmony_render_seconds", Help: "Time of requests of the render service, with their bodies, by path " +
+			"and HTTP status.",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15},
 	}, []string{"path", "status"})
-	registry.MustRegister(seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(seconds, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return seconds
 }
 
@@ -89,7 +92,8 @@ func renderMux(service http.Handler, registry prometheus.Gatherer) http.Handler 
 
 // serveRendering serves until ctx ends, and then the requests that have begun.
 func serveRendering(ctx context.Context, listener net.Listener, h http.Handler, log *logrus.Logger) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: renderReadTimeout, Protocols: &http.Protocols{}}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: renderReadTimeout,
+		Protocols: &http.Protocols{}}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 

@@ -39,15 +39,17 @@ Flags:
 func replayCommand(ctx context.Context, p program, args []string) error {
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(p.stderr)
-	file := flags.String("config", "", "configuration `FILE` in place of that in the records, such as for its seal keys")
+	file := flags.String("config", "",
+		"configuration `FILE` in place of that in the records, such as for its seal keys")
 	show := flags.Int("show", 20, "how many differences are shown; 0: all")
 
 	var engines []*replay.Engine
-	flags.Func("engine", "ask an engine, `KIND=URL`, such as vllm=http://10.0.0.1:8000; may be repeated", func(v string) error {
-		e, err := newEngine(v)
-		engines = append(engines, e)
-		return err
-	})
+	flags.Func("engine",
+		"ask an engine, `KIND=URL`, such as vllm=http://10.0.0.1:8000; may be repeated", func(v string) error {
+			e, err := newEngine(v)
+			engines = append(engines, e)
+			return err
+		})
 	model := flags.String("engine-model", "", "the engines' `name` of the model (default: that of the records)")
 	greedy := flags.Bool("greedy", false, "ask with temperature 0")
 
@@ -60,7 +62,8 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		return err
 	}
 
-	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{}, causes: map[string]int{}}
+	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{},
+		causes: map[string]int{}}
 	if err := r.readConfig(*file); err != nil {
 		return err
 	}
@@ -129,9 +132,12 @@ func (r *replayer) replay(paths []string) error {
 	r.summary(r.program.stdout)
 	switch {
 	case r.different > 0 || r.unread > 0 || r.refused > 0:
-		return fmt.Errorf("%d of %d records differ, %d files and %d configurations cannot be read", r.different, r.same+r.different, r.unread, r.refused)
+		return fmt.Errorf(
+			"%d of %d records differ, %d files and %d configurations cannot be read",
+			r.different, r.same+r.different, r.unread, r.refused)
 	case r.same == 0:
-		return errors.New("no record was replayed, so nothing is known: name files or folders with whole records that are not redacted (record.content: true)")
+		return errors.New("no record was replayed, so nothing is known: name files or folders with whole records " +
+			"that are not redacted (record.content: true)")
 	}
 	return nil
 }

@@ -95,7 +95,8 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 
 	// A reload makes the same adjustments, because adjust is kept with the settings.
 	s.adjust = func(c *config.Config) {
-		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
+		// only this machine reaches the socket
+		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{}
 		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
 		c.Admin = cmp.Or(c.Admin, "127.0.0.1:0")
 		c.Responses.RelayUnknown = c.Responses.RelayUnknown || o.envoy.Upstream != ""
@@ -159,7 +160,8 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 // bootstrap makes the configuration of the Envoy.
 func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 	if _, secured := cfg.LoopbackAddress(); secured {
-		return nil, errors.New("loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
+		return nil, errors.New(
+			"loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
 	}
 	return envoy.Bootstrap(forConfig(o.envoy, cfg))
 }

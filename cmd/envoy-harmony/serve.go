@@ -101,7 +101,8 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 func closeConnections(admin string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(admin, "/")+"/healthcheck/fail", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(admin, "/")+"/healthcheck/fail",
+		http.NoBody)
 	if err != nil {
 		return fmt.Errorf("drain Envoy: %w", err)
 	}
@@ -120,15 +121,20 @@ func closeConnections(admin string) error {
 // logSealing logs what a random seal key means.
 func logSealing(cfg *config.Config, log *logrus.Logger) {
 	if len(cfg.Responses.SealKeys) == 0 {
-		log.Info("responses.seal_keys is not set: encrypted reasoning and compactions are sealed with a random key, which no other replica has, and which is gone after a restart (see docs/responses.md#reasoning-without-a-store)")
+		log.Info("responses.seal_keys is not set: encrypted reasoning and compactions are sealed with a random key, " +
+			"which no other replica has, and which is gone after a restart (see " +
+			"docs/responses.md#reasoning-without-a-store)")
 	}
 }
 
 // warnOfLoopback logs which features are off because there is no loopback listener.
 func warnOfLoopback(cfg *config.Config, log *logrus.Logger) {
 	const see = "(see docs/operations.md#the-loopback-listener)"
-	log.Warn("loopback is not set: if an engine disconnects in mid-stream, the client's stream is reset; background responses are rejected; context lengths are not read from engines, so set context_length where it differs from gpt-oss " + see)
+	log.Warn("loopback is not set: if an engine disconnects in mid-stream, the client's stream is reset; background " +
+		"responses are rejected; context lengths are not read from engines, so set context_length where it differs " +
+		"from gpt-oss " + see)
 	if len(cfg.Tools.Servers)+len(cfg.Tools.AllowedHosts) > 0 {
-		log.Warn("tools are configured, but loopback is not set: requests with MCP servers are rejected, and built-in tools are not offered " + see)
+		log.Warn("tools are configured, but loopback is not set: requests with MCP servers are rejected, and " +
+			"built-in tools are not offered " + see)
 	}
 }

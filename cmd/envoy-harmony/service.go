@@ -115,7 +115,8 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second,
+			PermitWithoutStream: true}),
 	}
 
 	if cfg.TLS.Enabled() {
@@ -145,12 +146,14 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	}
 
 	if folder := filepath.Dir(path); !isFolder(folder) {
-		return nil, fmt.Errorf("listen: the folder %s does not exist: create it, or set listen to another address", folder)
+		return nil, fmt.Errorf(
+			"listen: the folder %s does not exist: create it, or set listen to another address", folder)
 	}
 
 	// A process that was killed has left its socket file, at which nobody answers.
 	if conn, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("listen: another process listens at %s: stop it, or set listen to another address", path), conn.Close())
+		return nil, errors.Join(fmt.Errorf(
+			"listen: another process listens at %s: stop it, or set listen to another address", path), conn.Close())
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen: replace the old socket: %w", err)

@@ -46,14 +46,18 @@ func newSettings(p program, name, usage string) *settings {
 		s.flags.PrintDefaults()
 	}
 	s.flags.StringVar(&s.file, "config", "", "the configuration `file` (YAML, see docs/configuration.md)")
-	s.flags.Func("set", "set a key of the configuration, such as limits.header_hold=5s (`KEY=VALUE`, repeatable)", func(v string) error {
-		if !strings.Contains(v, "=") {
-			return errors.New("write KEY=VALUE")
-		}
-		s.set = append(s.set, v)
-		return nil
-	})
-	s.flags.Func("engine", "an engine and the addresses of its replicas, `KIND=URL[,URL]`, repeatable. NAME:KIND instead of KIND sets a name. prefill=URL, or for SGLang prefill=URL#BOOTSTRAP_PORT, adds a prefill endpoint", func(v string) error {
+	s.flags.Func("set",
+		"set a key of the configuration, such as limits.header_hold=5s (`KEY=VALUE`, repeatable)",
+		func(v string) error {
+			if !strings.Contains(v, "=") {
+				return errors.New("write KEY=VALUE")
+			}
+			s.set = append(s.set, v)
+			return nil
+		})
+	s.flags.Func("engine", "an engine and the addresses of its replicas, `KIND=URL[,URL]`, repeatable. NAME:KIND "+
+		"instead of KIND sets a name. prefill=URL, or for SGLang prefill=URL#BOOTSTRAP_PORT, adds a prefill "+
+		"endpoint", func(v string) error {
 		e, err := parseEngine(v)
 		s.engines = append(s.engines, e)
 		return err
@@ -123,7 +127,8 @@ func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 		return nil, err
 	}
 	for _, name := range s.unknown {
-		log.Warnf("the environment variable %s has no effect, because there is no such key: docs/configuration.md lists the keys", name)
+		log.Warnf("the environment variable %s has no effect, because there is no such key: docs/configuration.md "+
+			"lists the keys", name)
 	}
 	return log, nil
 }
@@ -262,7 +267,8 @@ func parsePrefill(v string) (config.Prefill, error) {
 	}
 	var err error
 	if p.BootstrapPort, err = strconv.Atoi(text); err != nil || p.BootstrapPort < 1 {
-		return p, fmt.Errorf("%q is not a bootstrap port: write prefill=URL#PORT, such as prefill=http://10.0.0.3:30000#8998", text)
+		return p, fmt.Errorf("%q is not a bootstrap port: write prefill=URL#PORT, such as "+
+			"prefill=http://10.0.0.3:30000#8998", text)
 	}
 	return p, nil
 }
@@ -272,7 +278,9 @@ func envoyEngines(c *config.Config) []envoy.Engine {
 	engines := make([]envoy.Engine, len(c.Engines))
 	for i, e := range c.Engines {
 		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
+			OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(),
+			PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
 	return engines
 }

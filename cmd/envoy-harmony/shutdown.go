@@ -97,7 +97,8 @@ func (s *service) stopStreams() bool {
 	if within(s.graces.stop, stopped) {
 		return true
 	}
-	s.log.Errorf("requests hang: the process does not wait for them. Please report this, with the log lines of the requests before")
+	s.log.Errorf("requests hang: the process does not wait for them. Please report this, with the log lines of the " +
+		"requests before")
 	return false
 }
 
@@ -116,6 +117,7 @@ func (s *service) closeFilter(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	if !within(s.graces.close, closed) {
-		s.log.Errorf("background responses could not be stored within %s: the process does not wait for them", s.graces.close)
+		s.log.Errorf(
+			"background responses could not be stored within %s: the process does not wait for them", s.graces.close)
 	}
 }

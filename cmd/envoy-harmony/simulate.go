@@ -47,7 +47,8 @@ func findSimulator() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("--simulate starts the program %s, which is neither beside this one nor in PATH: "+
-		"in the source of envoy-harmony, run make build and then bin/envoy-harmony, or: go build -o %s ./cmd/%s", simulator, beside, simulator)
+		"in the source of envoy-harmony, run make build and then bin/envoy-harmony, or: go build -o %s "+
+		"./cmd/%s", simulator, beside, simulator)
 }
 
 // simulate starts the simulator on a free port of 127.0.0.1.

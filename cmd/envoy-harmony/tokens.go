@@ -94,12 +94,16 @@ func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
 	case "encode":
 		f.BoolVar(&c.special, "special", false, "read spelled special tokens, such as <|start|>, as special tokens")
 	case "render":
-		f.BoolVar(&c.filter, "filter", false, "render like the filter: valid TypeScript, and no analysis before the last final answer (default: like openai-harmony)")
+		f.BoolVar(&c.filter, "filter", false, "render like the filter: valid TypeScript, and no analysis before the "+
+			"last final answer (default: like openai-harmony)")
 		f.BoolVar(&c.text, "text", false, "write the text of the tokens instead of their ids")
-		f.StringVar(&c.next, "next", "assistant", "`role` of the message that the model writes next; none for no next message")
-		f.BoolVar(&c.training, "training", false, "render a training example, which ends with <|return|>; implies -next none")
+		f.StringVar(&c.next, "next", "assistant",
+			"`role` of the message that the model writes next; none for no next message")
+		f.BoolVar(&c.training, "training", false,
+			"render a training example, which ends with <|return|>; implies -next none")
 	case "parse":
-		f.StringVar(&c.role, "role", "assistant", "`role` of the message that the prompt has started; none if the ids begin with <|start|>")
+		f.StringVar(&c.role, "role", "assistant",
+			"`role` of the message that the prompt has started; none if the ids begin with <|start|>")
 		strict := func(m harmony.Mode) func(string) error {
 			return func(string) error { c.mode = m; return nil }
 		}
@@ -161,7 +165,8 @@ func (c *tokensWork) configure(stdout io.Writer) error {
 			return fmt.Errorf("role %q: use assistant, user, system, developer, tool or none", *role)
 		}
 	}
-	options := []harmony.RendererOption{harmony.WithReferenceSchema(), harmony.WithAnalysis(harmony.DropBeforeFirstFinal)}
+	options := []harmony.RendererOption{harmony.WithReferenceSchema(),
+		harmony.WithAnalysis(harmony.DropBeforeFirstFinal)}
 	if c.filter {
 		options = nil
 	}
@@ -337,7 +342,8 @@ func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
 		case harmony.Delta:
 			delta = append(delta, e.Text...)
 		case harmony.MessageEnd:
-			result.Msgs = append(result.Msgs, [4]string{e.Header.Channel, e.Header.Recipient, e.Header.ContentType, string(text)})
+			result.Msgs = append(result.Msgs,
+				[4]string{e.Header.Channel, e.Header.Recipient, e.Header.ContentType, string(text)})
 		}
 	})
 

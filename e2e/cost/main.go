@@ -62,18 +62,22 @@ func searchAll() int {
 	only := flag.String("targets", "", "regular expression of the targets; empty: all")
 	out := flag.String("out", "", "folder for the dearest scenario of each target and goal; empty: none is written")
 	flag.Parse()
+
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+
 	wanted, err := regexp.Compile(*goals)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+
 	targets, closeAll := Targets()
 	defer closeAll()
+
 	failed := false
 	for i := range targets {
 		t := &targets[i]
@@ -88,12 +92,14 @@ func searchAll() int {
 			fmt.Fprintln(os.Stderr, err)
 			return 2
 		}
+
 		failed = report(os.Stdout, t, found) || failed
 		if err := write(*out, t, found); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 2
 		}
 	}
+
 	if failed {
 		return 1
 	}

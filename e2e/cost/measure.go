@@ -103,23 +103,29 @@ func steps() (int64, error) {
 	if err := coverage.WriteCounters(&b); err != nil {
 		return 0, err
 	}
+
 	p := b.Bytes()
+	// The format of Go's coverage counters: a header of the file, one of the segment, then the counters.
 	const fileHeader, segmentHeader = 32, 16
 	if len(p) < fileHeader+segmentHeader || string(p[:4]) != "\x00cwm" {
 		return 0, errCounters
 	}
+
 	const flavorAt, uleb128 = 24, 2
 	if p[flavorAt] != uleb128 {
 		return 0, errCounters
 	}
+
 	p = p[fileHeader:]
 	functions := binary.LittleEndian.Uint64(p)
 	texts := int(binary.LittleEndian.Uint32(p[8:]) + binary.LittleEndian.Uint32(p[12:]))
 	begin := segmentHeader + texts
 	begin = (begin + 3) &^ 3 // what precedes the counters is padded to a multiple of 4
+
 	if begin > len(p) {
 		return 0, errCounters
 	}
+
 	return sumCounters(p[begin:], functions)
 }
 
@@ -135,7 +141,9 @@ func sumCounters(p []byte, functions uint64) (sum int64, err error) {
 		p = p[n:]
 		return v
 	}
+
 	for range functions {
+		// A function has its number of counters, two numbers that name it, and the counters.
 		counters := next()
 		next()
 		next()
@@ -146,5 +154,6 @@ func sumCounters(p []byte, functions uint64) (sum int64, err error) {
 			}
 		}
 	}
+
 	return sum, err
 }

@@ -55,6 +55,7 @@ func Search(t *Target, o *Options) ([]Found, error) {
 		target: t, o: o, start: time.Now(), m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))},
 		best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals)),
 	}
+
 	for _, text := range t.Seeds {
 		tree, err := parse(text)
 		if err != nil {
@@ -62,15 +63,18 @@ func Search(t *Target, o *Options) ([]Found, error) {
 		}
 		s.m.seeds = append(s.m.seeds, tree)
 	}
+
 	for _, tree := range s.m.seeds {
 		for goal := range o.Goals { // the first one fills caches
 			s.take(&node{kind: '[', list: []*node{tree.clone()}}, goal)
 		}
 	}
+
 	for round := 0; (o.Rounds == 0 || round < o.Rounds) && !s.over() && !s.beyond(); round++ {
 		s.round(round % len(o.Goals))
 		s.rounds++
 	}
+
 	return s.found(), nil
 }
 
@@ -271,7 +275,8 @@ const maxShown = 1 << 10
 func report(w io.Writer, t *Target, all []Found) (tooMuch bool) {
 	for _, f := range all {
 		c := &f.Cost
-		_, _ = fmt.Fprintf(w, "%-18s %-9s %5.1f %% of the allowance: %d bytes (%d counted), %d allocated, %d kept, %d steps",
+		_, _ = fmt.Fprintf(w,
+			"%-18s %-9s %5.1f %% of the allowance: %d bytes (%d counted), %d allocated, %d kept, %d steps",
 			t.Name, f.Goal.Name, 100*f.Share, c.Body, c.Counted, c.Allocated, c.Kept, c.Steps)
 		_, _ = fmt.Fprintf(w, " (%d rounds, %s)\n", f.Rounds, f.Took.Round(time.Second))
 		if f.Share > 1 {

@@ -30,6 +30,7 @@ import (
 // hide the other: the search ends with the first scenario that costs too much.
 func Targets() (all []Target, closeAll func()) {
 	server, closeServer := listTools()
+
 	return []Target{
 		{Name: "chat", Seeds: chatSeeds, Begin: post(chat.Path).handle},
 		{Name: "chat-answer", Seeds: chatAnswerSeeds, Begin: post(chat.Path).reply},
@@ -37,7 +38,9 @@ func Targets() (all []Target, closeAll func()) {
 		{Name: "chat-derender", Seeds: chatAnswerSeeds, Begin: derender(chat.Path, "chat_request").handle},
 		{Name: "responses", Seeds: responsesSeeds, Begin: post(responses.Path).handle},
 		{Name: "responses-answer", Seeds: responsesAnswerSeeds, Begin: post(responses.Path).reply},
-		{Name: "responses-derender", Seeds: responsesAnswerSeeds, Begin: derender(responses.Path, "responses_request").handle},
+		{Name: "responses-derender", Seeds: responsesAnswerSeeds,
+			Begin: derender(responses.Path, "responses_request").handle},
+
 		{Name: "custom-tools", Seeds: customToolSeeds, Begin: post(responses.Path).handle},
 		{Name: "stored", Seeds: storedSeeds, Begin: post(responses.Path).handle},
 		{Name: "compact", Seeds: slices.Concat(responsesSeeds, storedSeeds), Begin: post(responses.CompactPath).handle},
@@ -45,10 +48,13 @@ func Targets() (all []Target, closeAll func()) {
 		{Name: "conversations", Seeds: conversationSeeds, Begin: post("/v1/conversations").handle},
 		{Name: "conversation-items", Seeds: conversationSeeds, Begin: post("/v1/conversations/conv_1/items").handle},
 		{Name: "mcp", Seeds: mcpSeeds, Begin: (&endpoint{path: responses.Path, mcp: server}).both},
+
 		{Name: "messages", Seeds: messagesSeeds, Begin: post(messages.Path).handle},
 		{Name: "messages-answer", Seeds: messagesAnswerSeeds, Begin: post(messages.Path).reply},
-		{Name: "messages-derender", Seeds: messagesAnswerSeeds, Begin: derender(messages.Path, "messages_request").handle},
+		{Name: "messages-derender", Seeds: messagesAnswerSeeds,
+			Begin: derender(messages.Path, "messages_request").handle},
 		{Name: "count-tokens", Seeds: messagesSeeds, Begin: post(messages.CountPath).handle},
+
 		{Name: "tokenize", Seeds: tokenizeSeeds, Begin: post(render.TokenizePath).handle},
 		{Name: "detokenize", Seeds: detokenizeSeeds, Begin: post(render.DetokenizePath).handle},
 	}, closeServer
@@ -140,7 +146,8 @@ func (e *endpoint) begin(s *scenario) *exchange {
 
 	var ids [2]string
 	x.endpoint, ids = api.Match(all, http.MethodPost, e.path)
-	x.request = &api.HTTPRequest{IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer), Context: x.context(env)}
+	x.request = &api.HTTPRequest{IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer),
+		Context: x.context(env)}
 	return x
 }
 
@@ -220,7 +227,8 @@ func putItems(endpoints []api.Endpoint, rc *turn.RequestContext, memory store.St
 		panic(err)
 	}
 	if err := memory.Put(ctx, tenant, &store.Response{
-		ID: "resp_1", Version: 1, Object: []byte(`{"id":"resp_1","object":"response","status":"completed"}`), Input: taken,
+		ID: "resp_1", Version: 1, Object: []byte(`{"id":"resp_1","object":"response","status":"completed"}`),
+		Input: taken,
 	}); err != nil {
 		panic(err)
 	}

@@ -120,7 +120,8 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 
 // start runs the command and returns the base URL that it prints.
 func start(ctx context.Context, command string) (base string, stop func() error, err error) {
-	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--open-paths", "/sim/requests", "--log-level", "error")
+	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--open-paths",
+		"/sim/requests", "--log-level", "error")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var log bytes.Buffer
@@ -162,7 +163,8 @@ type demo struct {
 }
 
 // chat sends a chat request and shows its stream, and then the engine's side.
-func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatCompletionMessageParamUnion) (*openai.ChatCompletionMessage, error) {
+func (d *demo) chat(ctx context.Context, id string,
+	messages []openai.ChatCompletionMessageParamUnion) (*openai.ChatCompletionMessage, error) {
 	d.screen.heading("what the client sees")
 	stream := d.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
 		Model:         model,
@@ -197,7 +199,8 @@ func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatComple
 		return nil, fmt.Errorf("the reply has %d choices", len(acc.Choices))
 	}
 	d.screen.field("finish", plain, acc.Choices[0].FinishReason)
-	d.screen.field("usage", plain, fmt.Sprintf("%d prompt tokens, %d cached; %d completion tokens, %d of them reasoning",
+	d.screen.field("usage", plain, fmt.Sprintf(
+		"%d prompt tokens, %d cached; %d completion tokens, %d of them reasoning",
 		acc.Usage.PromptTokens, acc.Usage.PromptTokensDetails.CachedTokens,
 		acc.Usage.CompletionTokens, acc.Usage.CompletionTokensDetails.ReasoningTokens))
 	return &acc.Choices[0].Message, d.engineSide(ctx, id)
@@ -226,13 +229,17 @@ func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 // its stream and the engine's side.
 func (d *demo) respond(ctx context.Context, id, text string) error {
 	d.screen.heading("what the client sees")
-	request := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	request := responses.ResponseNewParams{Model: model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+
 	if d.last != "" {
 		request.PreviousResponseID = openai.String(d.last)
 		d.screen.field("continues", plain, d.last)
 	}
+
 	stream := d.client.Responses.NewStreaming(ctx, request, option.WithHeader("x-request-id", id))
 	defer func() { _ = stream.Close() }()
+
 	var response responses.Response
 	for stream.Next() {
 		switch event := stream.Current(); event.Type {
@@ -244,36 +251,44 @@ func (d *demo) respond(ctx context.Context, id, text string) error {
 			response = event.Response
 		}
 	}
+
 	if err := stream.Err(); err != nil {
 		return err
 	}
+
 	if response.Status != responses.ResponseStatusCompleted {
 		return fmt.Errorf("the response is %q", response.Status)
 	}
+
 	d.last = response.ID
 	d.screen.field("response", plain, fmt.Sprintf("%s, %s", response.ID, response.Status))
 	d.screen.field("usage", plain, fmt.Sprintf("%d input tokens, %d cached; %d output tokens, %d of them reasoning",
 		response.Usage.InputTokens, response.Usage.InputTokensDetails.CachedTokens,
 		response.Usage.OutputTokens, response.Usage.OutputTokensDetails.ReasoningTokens))
+
 	return d.engineSide(ctx, id)
 }
 
 // engineSide shows the tokens of a request as recorded by the simulated engine. The
 // records are read through Envoy, too: their path is opened.
 func (d *demo) engineSide(ctx context.Context, id string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(d.base, "/v1")+"/sim/requests", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(d.base, "/v1")+"/sim/requests",
+		http.NoBody)
 	if err != nil {
 		return err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err
 	}
+
 	var records []struct {
 		Path      string   `json:"path"`
 		RequestID string   `json:"request_id"`
@@ -285,11 +300,13 @@ func (d *demo) engineSide(ctx context.Context, id string) error {
 	if err := json.Unmarshal(body, &records); err != nil {
 		return fmt.Errorf("read the engine's records: %w", err)
 	}
+
 	for _, r := range records {
 		// The engine's request id contains the client's.
 		if !strings.Contains(r.RequestID+"-", id+"-") || len(r.Output) != 1 {
 			continue
 		}
+
 		d.screen.heading(fmt.Sprintf("what the engine got: %d token ids at %s", len(r.PromptIDs), r.Path))
 		d.screen.ids(r.PromptIDs)
 		d.screen.harmony(d.news(r.Prompt))
@@ -298,6 +315,7 @@ func (d *demo) engineSide(ctx context.Context, id string) error {
 		d.screen.harmony(r.Output[0])
 		return nil
 	}
+
 	return fmt.Errorf("the engine has no record of request %s", id)
 }
 

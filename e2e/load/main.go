@@ -85,7 +85,8 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 
-	scenarios := f.String("scenarios", "", "`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all")
+	scenarios := f.String("scenarios", "",
+		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all")
 	quick := f.Bool("quick", false, "a short run of all scenarios but the knee, under a minute")
 	var peers Peers
 	peers.add(f)
@@ -107,7 +108,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	l := &Loader{Options: o, Client: NewClient(), Report: Report{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}, Log: progress}
+	l := &Loader{Options: o, Client: NewClient(),
+		Report: Report{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}, Log: progress}
 	defer l.Client.Close()
 	l.Fresh = startTargets(stack)
 	if peers.SMG != "" {

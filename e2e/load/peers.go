@@ -89,7 +89,8 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 		return err
 	}
 	s.URL = "http://127.0.0.1:" + port
-	s.filter, err = s.run("smg", p.SMG, "launch", "--worker-urls", "grpc://127.0.0.1:"+address, "--host", "127.0.0.1", "--port", port,
+	s.filter, err = s.run("smg", p.SMG, "launch", "--worker-urls", "grpc://127.0.0.1:"+address, "--host", "127.0.0.1",
+		"--port", port,
 		"--prometheus-host", "127.0.0.1", "--prometheus-port", metrics)
 	if err != nil {
 		return err
@@ -99,7 +100,8 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 
 // smg returns the target of a stack of smg.
 func (s *Stack) smg() *Target {
-	return &Target{Name: "smg", URL: s.URL + chatPath, Body: chatBody, Key: contentKey, Procs: []Process{s.filter, s.Engine}}
+	return &Target{Name: "smg", URL: s.URL + chatPath, Body: chatBody, Key: contentKey,
+		Procs: []Process{s.filter, s.Engine}}
 }
 
 // freePort returns a port that nothing used just now.

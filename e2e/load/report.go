@@ -29,7 +29,8 @@ type Row struct {
 
 // newRow makes the row of a sample.
 func newRow(scenario string, t *Target, unit string, s *Sample) Row {
-	r := Row{Scenario: scenario, Target: t.Name, Unit: unit, Units: s.Units, Failed: s.Failed, CPU: map[string]float64{}, Memory: map[string]float64{}}
+	r := Row{Scenario: scenario, Target: t.Name, Unit: unit, Units: s.Units, Failed: s.Failed,
+		CPU: map[string]float64{}, Memory: map[string]float64{}}
 	if s.Time > 0 {
 		r.Rate = float64(s.Units) / s.Time.Seconds()
 	}
@@ -92,9 +93,11 @@ func (r *Report) Failed() (n int) {
 // Table writes the report as a table. Ratios are to the first row of the scenario.
 func (r *Report) Table(w io.Writer) error {
 	fmt.Fprintf(w, "%s; %s\n", r.Date, r.Machine)
-	fmt.Fprintln(w, "CPU is in µs for each unit, by process; own: all but client and engine. ms: from when a token, or a request, was due.")
+	fmt.Fprintln(w, "CPU is in µs for each unit, by process; own: all but client and engine. ms: from when a token, "+
+		"or a request, was due.")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\ttarget\tunit\ta second\tfilter\tEnvoy\tother\town\tengine\tclient\tp50 ms\tp99 ms\tfirst p50\tfirst p99\tfilter MB\tEnvoy MB\t note\t")
+	fmt.Fprintln(t, "scenario\ttarget\tunit\ta second\tfilter\tEnvoy\tother\town\tengine\tclient\tp50 ms\tp99 ms\t"+
+		"first p50\tfirst p99\tfilter MB\tEnvoy MB\t note\t")
 	for i := range r.Rows {
 		r.Rows[i].write(t)
 	}
@@ -104,7 +107,8 @@ func (r *Report) Table(w io.Writer) error {
 func (r *Row) write(w io.Writer) {
 	other := r.own() - r.CPU["filter"] - r.CPU["Envoy"]
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", r.Scenario, r.Target, r.Unit, number(r.Rate, 0))
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", number(r.CPU["filter"], 1), number(r.CPU["Envoy"], 1), number(other, 1), number(r.own(), 1))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", number(r.CPU["filter"], 1), number(r.CPU["Envoy"], 1), number(other, 1),
+		number(r.own(), 1))
 	fmt.Fprintf(w, "%s\t%s\t", number(r.CPU[engineName], 1), number(r.CPU[clientName], 1))
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", number(r.P50, 2), number(r.P99, 2), number(r.First50, 2), number(r.First99, 2))
 	fmt.Fprintf(w, "%s\t%s\t %s\t\n", number(r.Memory["filter"]/1024, 1), number(r.Memory["Envoy"]/1024, 1), r.Note)
@@ -134,7 +138,8 @@ func (r *Report) Added(w io.Writer) error {
 		if base == nil || base == row || len(row.CPU) == 0 {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Scenario, row.Target, number(row.own()-base.own(), 1), number(row.P50-base.P50, 2),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Scenario, row.Target, number(row.own()-base.own(), 1),
+			number(row.P50-base.P50, 2),
 			number(row.P99-base.P99, 2), number(row.First50-base.First50, 2), number(row.First99-base.First99, 2))
 	}
 	return t.Flush()
@@ -154,7 +159,8 @@ func (r *Report) Ratios(w io.Writer) error {
 		if len(row.CPU) == 0 { // memory only
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Scenario, row.Target, ratio(row.own(), first.own()), ratio(row.P50, first.P50),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Scenario, row.Target, ratio(row.own(), first.own()),
+			ratio(row.P50, first.P50),
 			ratio(row.P99, first.P99), ratio(row.First50, first.First50), ratio(row.Rate, first.Rate))
 	}
 	return t.Flush()

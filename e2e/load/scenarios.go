@@ -49,7 +49,8 @@ func wantedScenarios(list string) ([]string, error) {
 	names := strings.Split(list, ",")
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("-scenarios: %q is no scenario. Separate names by commas: %s", name, strings.Join(known, ","))
+			return nil, fmt.Errorf(
+				"-scenarios: %q is no scenario. Separate names by commas: %s", name, strings.Join(known, ","))
 		}
 	}
 	return names, nil
@@ -97,12 +98,15 @@ func (l *Loader) paced(ctx context.Context) error {
 func (l *Loader) one(ctx context.Context) error {
 	o := l.Options
 	p := Paced{Streams: 1, Rate: o.Rate, Lead: o.Lead, Window: o.Window}
-	return l.turns(fmt.Sprintf("1 x %g/s", o.Rate), "token", o.Rounds, func(t *Target, _ int) (*Sample, error) { return p.Run(ctx, l.Client, t) })
+	return l.turns(fmt.Sprintf(
+		"1 x %g/s",
+		o.Rate), "token", o.Rounds, func(t *Target, _ int) (*Sample, error) { return p.Run(ctx, l.Client, t) })
 }
 
 func (l *Loader) burst(ctx context.Context) error {
 	o := l.Options
-	return l.turns(fmt.Sprintf("burst, %d x %d", o.BurstStreams, o.BurstWords), "token", 2*o.Rounds, func(t *Target, _ int) (*Sample, error) {
+	return l.turns(fmt.Sprintf(
+		"burst, %d x %d", o.BurstStreams, o.BurstWords), "token", 2*o.Rounds, func(t *Target, _ int) (*Sample, error) {
 		return burst(ctx, l.Client, t, o.BurstStreams, o.BurstWords)
 	})
 }
@@ -112,7 +116,8 @@ func (l *Loader) requests(ctx context.Context) error {
 	r := Requests{Rate: o.RequestRate, Count: int(o.RequestRate * o.Window.Seconds()), Text: func(i int) []string {
 		return []string{fmt.Sprintf("Question %d.\n%s", i, script(1))}
 	}}
-	return l.turns(fmt.Sprintf("%g requests/s", o.RequestRate), "request", o.Rounds, func(t *Target, _ int) (*Sample, error) {
+	return l.turns(fmt.Sprintf(
+		"%g requests/s", o.RequestRate), "request", o.Rounds, func(t *Target, _ int) (*Sample, error) {
 		return r.Run(ctx, l.Client, t)
 	})
 }
@@ -124,9 +129,11 @@ func (l *Loader) prompts(ctx context.Context) error {
 		}
 		random := rand.New(rand.NewPCG(uint64(p.tokens), 1))
 		// One request after the other, the targets in turns.
-		err := l.turns(fmt.Sprintf("prompt of %dk", p.tokens/1000), "request", p.count, func(t *Target, _ int) (*Sample, error) {
+		err := l.turns(fmt.Sprintf(
+			"prompt of %dk", p.tokens/1000), "request", p.count, func(t *Target, _ int) (*Sample, error) {
 			text := prose(random, p.tokens) + "\n" + script(1)
-			return Requests{Rate: 1000, Count: 1, Text: func(int) []string { return []string{text} }}.Run(ctx, l.Client, t)
+			return Requests{Rate: 1000, Count: 1, Text: func(int) []string { return []string{text} }}.Run(ctx,
+				l.Client, t)
 		})
 		if err != nil {
 			return err
@@ -145,17 +152,21 @@ func (l *Loader) turn(ctx context.Context) error {
 	for range turnMessages {
 		conversation = append(conversation, prose(random, tokens/turnMessages))
 	}
+
 	ask := func(t *Target) (*Sample, error) {
 		return Requests{Rate: 1000, Count: 1, Text: func(int) []string {
 			return append(conversation[:len(conversation):len(conversation)], "Go on.\n"+script(1))
 		}}.Run(ctx, l.Client, t)
 	}
+
 	for _, t := range l.Targets {
 		if _, err := ask(t); err != nil { // the first time it is new
 			return err
 		}
 	}
-	return l.turns(fmt.Sprintf("turn of %dk", tokens/1000), "request", 5*l.Options.Rounds, func(t *Target, _ int) (*Sample, error) {
+
+	return l.turns(fmt.Sprintf(
+		"turn of %dk", tokens/1000), "request", 5*l.Options.Rounds, func(t *Target, _ int) (*Sample, error) {
 		conversation = append(conversation, prose(random, 20), prose(random, 20))
 		return ask(t)
 	})
@@ -163,27 +174,32 @@ func (l *Loader) turn(ctx context.Context) error {
 
 func (l *Loader) hold(ctx context.Context) error {
 	o := l.Options
+
 	for i := range l.Targets {
 		targets, stop, err := l.Fresh(ctx)
 		if err != nil {
 			return err
 		}
 		t := targets[i]
+
 		l.Log("hold, %s", t.Name)
 		s, err := hold(ctx, l.Client, t, o.Held, o.Settle)
 		stop()
 		if err != nil {
 			return fmt.Errorf("hold, %s: %w", t.Name, err)
 		}
+
 		row := newRow(fmt.Sprintf("%d open streams", o.Held), t, "stream", s)
 		for _, p := range t.Procs {
 			if p.Name != engineName {
 				row.Note += fmt.Sprintf(" %s %.0f KiB a stream", p.Name, row.Memory[p.Name])
 			}
 		}
+
 		row.Memory = nil
 		l.Report.Rows = append(l.Report.Rows, row)
 	}
+
 	return nil
 }
 
@@ -212,6 +228,7 @@ func (l *Loader) findKnee(ctx context.Context, t *Target) (best *Sample, note st
 	o := l.Options
 	best, note = &Sample{}, "the steps end before the knee"
 	at := 0 // streams of the best step
+
 	for streams := o.KneeFrom; streams <= o.KneeTo; streams += max(streams/4, 1) {
 		s, late, err := l.step(ctx, t, streams)
 		if err != nil {
@@ -223,22 +240,27 @@ func (l *Loader) findKnee(ctx context.Context, t *Target) (best *Sample, note st
 		}
 		best, at = s, streams
 	}
+
 	if at == 0 {
 		return best, note, nil
 	}
+
 	beyond, _, err := l.step(ctx, t, 2*at)
 	if err != nil {
 		return nil, "", err
 	}
+
 	notes := []string{note, fmt.Sprintf("at %d streams:", 2*at)}
 	for _, p := range t.Procs {
 		if p.Name != engineName {
 			notes = append(notes, fmt.Sprintf("%s %.0f MB", p.Name, float64(beyond.Usage.Memory[p.Name])/(1<<20)))
 		}
 	}
+
 	if beyond.Failed > 0 {
 		notes = append(notes, fmt.Sprintf("%d failed: %v", beyond.Failed, beyond.Err))
 	}
+
 	return best, strings.Join(notes, " "), nil
 }
 

@@ -109,24 +109,31 @@ func (s *Stack) startFilter(ctx context.Context, o StackOptions) error {
 		"--set", "loopback=unix://" + filepath.Join(s.Dir, "loopback.sock"),
 		"--set", `routing.open_paths=["/v1/completions"]`, // Envoy alone
 	}
+
 	for _, set := range o.Set {
 		config = append(config, "--set", set)
 	}
+
 	var err error
 	serve := append([]string{"serve", "--listen", "unix://" + socket, "--admin", "127.0.0.1:0"}, config...)
 	if s.filter, err = s.run("filter", harmony, serve...); err != nil {
 		return err
 	}
+
+	// Envoy connects as soon as it starts, so the filter must listen before.
 	for os.Chmod(socket, 0o600) != nil {
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("the filter does not listen: %w", err)
 		}
 	}
-	flags := append([]string{"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter", "unix://" + socket}, config...)
+
+	flags := append([]string{"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
+		"unix://" + socket}, config...)
 	bootstrap, err := exec.CommandContext(ctx, harmony, flags...).Output()
 	if err != nil {
 		return fmt.Errorf("envoy-config: %w", err)
 	}
+
 	return s.startEnvoy(ctx, bootstrap, o)
 }
 

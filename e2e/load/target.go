@@ -116,7 +116,8 @@ func script(words int, directives ...string) string {
 
 // paced are the directives for a schedule.
 func paced(rate float64, start time.Time) []string {
-	return []string{"rate=" + strconv.FormatFloat(rate, 'g', -1, 64), "start=" + strconv.FormatInt(start.UnixMicro(), 10)}
+	return []string{"rate=" + strconv.FormatFloat(rate, 'g', -1, 64),
+		"start=" + strconv.FormatInt(start.UnixMicro(), 10)}
 }
 
 // words are the texts of tokens that are a lower-case word with a space before it. A
@@ -124,7 +125,8 @@ func paced(rate float64, start time.Time) []string {
 var words = sync.OnceValue(func() (all []string) {
 	for id := harmony.Token(1000); id < 60000; id++ {
 		text, err := harmony.AppendDecode(nil, []harmony.Token{id})
-		if err != nil || len(text) < 4 || text[0] != ' ' || strings.Trim(string(text[1:]), "abcdefghijklmnopqrstuvwxyz") != "" {
+		if err != nil || len(text) < 4 || text[0] != ' ' ||
+			strings.Trim(string(text[1:]), "abcdefghijklmnopqrstuvwxyz") != "" {
 			continue
 		}
 		all = append(all, string(text))

@@ -30,8 +30,9 @@ type Pair struct{ Cert, Key []byte }
 func NewCA(t testing.TB, name string) *CA {
 	t.Helper()
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-48 * time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	key := newKey(t)
 	ca := &CA{is: template, key: key}
@@ -49,7 +50,8 @@ func (ca *CA) Sign(t testing.TB, notAfter time.Time, hosts ...string) Pair {
 	t.Helper()
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: notAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -126,7 +128,8 @@ func Secret(t testing.TB, folder string, files map[string][]byte) {
 		t.Fatal(err)
 	}
 	for name := range files {
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil && !os.IsExist(err) {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil &&
+			!os.IsExist(err) {
 			t.Fatal(err)
 		}
 	}

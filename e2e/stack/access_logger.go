@@ -76,12 +76,14 @@ func (l *AccessLogger) StreamAccessLogs(stream accesslogv3.AccessLogService_Stre
 			if s := metadata.GetFilterMetadata()[header.MetadataNamespace]; s != nil {
 				e.Metadata = s.AsMap()
 			}
+
 			if typed := metadata.GetTypedFilterMetadata()[header.TokenUsageNamespace]; typed != nil {
 				e.Usage = &aidatav3.TokenUsage{}
 				if err := typed.UnmarshalTo(e.Usage); err != nil {
 					return fmt.Errorf("read the typed metadata: %w", err)
 				}
 			}
+
 			l.mu.Lock()
 			l.entries[entry.GetRequest().GetRequestId()] = e
 			l.mu.Unlock()

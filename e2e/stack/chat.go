@@ -54,7 +54,8 @@ func NonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams
 	}
 	r := ChatReply{Usage: got.Usage}
 	for _, choice := range got.Choices {
-		s := ChoiceResult{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: extra(choice.Message.RawJSON(), "reasoning")}
+		s := ChoiceResult{Content: choice.Message.Content, Finish: choice.FinishReason,
+			Reasoning: extra(choice.Message.RawJSON(), "reasoning")}
 		if also := extra(choice.Message.RawJSON(), "reasoning_content"); also != s.Reasoning {
 			t.Errorf("reasoning_content is %q, reasoning %q", also, s.Reasoning)
 		}
@@ -73,6 +74,7 @@ func Streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 	p.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
 	stream := c.Chat.Completions.NewStreaming(t.Context(), p, o...)
 	defer func() { _ = stream.Close() }()
+
 	var acc openai.ChatCompletionAccumulator
 	reasoning := map[int64]string{}
 	begun := map[int64]bool{}
@@ -92,6 +94,7 @@ func Streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 			begun[choice.Index] = true
 			reasoning[choice.Index] += extra(choice.Delta.RawJSON(), "reasoning")
 		}
+
 		if len(chunk.Choices) == 0 {
 			usages++
 		}
@@ -102,6 +105,7 @@ func Streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 	if usages != 1 {
 		t.Errorf("%d chunks hold the usage", usages)
 	}
+
 	r := ChatReply{Usage: acc.Usage}
 	for i, choice := range acc.Choices {
 		s := ChoiceResult{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: reasoning[int64(i)]}

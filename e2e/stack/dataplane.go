@@ -123,7 +123,8 @@ func Start(t testing.TB, o Options) *Dataplane {
 	if !o.Direct {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
-	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log, filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
+	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log,
+		filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
 	d.URL, d.Admin = StartEnvoy(t, binary, cfg, address, upstream, o, log)
 
 	transport := &http.Transport{}
@@ -212,7 +213,8 @@ func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, proces
 }
 
 // StartFilter serves the filter on a Unix socket and returns its address.
-func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string, log *LogFile, o filter.Options) string {
+func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string, log *LogFile,
+	o filter.Options) string {
 	t.Helper()
 	logger := logrus.New()
 	logger.SetOutput(log.Named("filter"))
@@ -261,26 +263,37 @@ func healthy() *health.Server {
 }
 
 // StartEnvoy runs an Envoy with the generated bootstrap until the test ends.
-func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, o Options, log *LogFile) (url, admin string) {
+func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, o Options,
+	log *LogFile) (url, admin string) {
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
 		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
+			OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(),
+			PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
+
 	settings := envoy.Options{
-		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, TenantHeader: cfg.TenantHeader, OpenPaths: cfg.Routing.OpenPaths, ModeOverride: o.ModeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.Quiet,
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader,
+		SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines,
+		Upstream: upstream, TenantHeader: cfg.TenantHeader, OpenPaths: cfg.Routing.OpenPaths,
+		ModeOverride: o.ModeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.Quiet,
 	}
+
 	if o.Limits != nil {
 		o.Limits(&settings)
 	}
+
 	bootstrap, err := envoy.Bootstrap(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if o.Bootstrap != nil {
 		bootstrap = []byte(o.Bootstrap(string(bootstrap)))
 	}
+
 	return launchEnvoy(t, binary, bootstrap, log)
 }
 
@@ -314,7 +327,8 @@ func (d *Dataplane) Openai(o ...option.RequestOption) openai.Client {
 }
 
 // Do sends a request.
-func (d *Dataplane) Do(t *testing.T, method, path, contentType string, body io.Reader, headers ...string) *http.Response {
+func (d *Dataplane) Do(t *testing.T, method, path, contentType string, body io.Reader,
+	headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, body)
 	if err != nil {

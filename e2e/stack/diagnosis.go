@@ -37,7 +37,10 @@ var agentChanges = []struct {
 	change        func(a *agentTurn, n int)
 }{
 	{"", "", func(*agentTurn, int) {}},
-	{"instructions", "input_changed", func(a *agentTurn, n int) { a.Instructions += fmt.Sprintf(" It is %d o'clock.", n) }},
+	{"instructions", "input_changed", func(a *agentTurn, n int) {
+		a.Instructions += fmt.Sprintf(
+			" It is %d o'clock.", n)
+	}},
 	{"tools", "tools_changed", func(a *agentTurn, n int) {
 		a.Tools = append(a.Tools, agentTool(fmt.Sprintf("tool%d", n)))
 	}},
@@ -47,12 +50,15 @@ var agentChanges = []struct {
 	}},
 	{"history", "input_changed", func(a *agentTurn, n int) {
 		a.Input = slices.Clone(a.Input)
-		a.Input[1] = map[string]any{"role": "assistant", "content": fmt.Sprintf("An edit, the %dth. ", n) + strings.Repeat("It is long. ", 20)}
+		a.Input[1] = map[string]any{"role": "assistant", "content": fmt.Sprintf(
+			"An edit, the %dth. ", n) + strings.Repeat("It is long. ", 20)}
 	}},
 }
 
 func agentTool(name string) map[string]any {
-	return map[string]any{"type": "function", "name": name, "description": strings.Repeat(name+" does a thing. ", 12), "parameters": json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`)}
+	return map[string]any{"type": "function", "name": name,
+		"description": strings.Repeat(name+" does a thing. ", 12),
+		"parameters":  json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`)}
 }
 
 // DiagnosisIsExact lets agents talk, each of which changes one thing after the other. The
@@ -62,19 +68,26 @@ func (d *Dataplane) DiagnosisIsExact(t *testing.T, model string, block int64) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for agent := range 4 {
 		name := strings.ReplaceAll(fmt.Sprint(t.Name(), agent), "/", "-") // vLLM takes no salt with a slash
+
 		a := &agentTurn{
 			Model: model, Session: name, Salt: name, Reasoning: map[string]any{"effort": "low"},
-			Instructions: fmt.Sprintf("You are agent %d of %s. ", agent, t.Name()) + strings.Repeat("Be careful. ", 40+agent),
-			Tools:        []map[string]any{agentTool("read"), agentTool("write"), agentTool(fmt.Sprint("run", agent))},
-			Input:        []map[string]any{{"role": "user", "content": strings.Repeat("Look at the files. ", 30) + "\nNOTHINK\nSAY yes"}},
+			Instructions: fmt.Sprintf("You are agent %d of %s. ", agent, t.Name()) + strings.Repeat(
+				"Be careful. ", 40+agent),
+			Tools: []map[string]any{agentTool("read"), agentTool("write"), agentTool(fmt.Sprint("run", agent))},
+			Input: []map[string]any{{"role": "user", "content": strings.Repeat(
+				"Look at the files. ", 30) + "\nNOTHINK\nSAY yes"}},
 		}
+
 		before := d.agentReply(t, a, 0)
 		for i, n := range append([]int{0, 0}, random.Perm(len(agentChanges))...) {
 			a.Input = append(a.Input, map[string]any{"role": "assistant", "content": "yes"},
-				map[string]any{"role": "user", "content": strings.Repeat("And more. ", 10+random.IntN(30)) + "\nNOTHINK\nSAY yes"})
+				map[string]any{"role": "user", "content": strings.Repeat(
+					"And more. ", 10+random.IntN(30)) + "\nNOTHINK\nSAY yes"})
+
 			c := agentChanges[n]
 			c.change(a, i)
 			a.Options = map[string]any{"comparison_response_id": before.Get("id").Str}
+
 			reply := d.agentReply(t, a, i+1)
 			d.checkDiagnosis(t, before, reply, c.cause, c.reason, block)
 			before = reply
@@ -90,7 +103,8 @@ func (d *Dataplane) agentReply(t *testing.T, a *agentTurn, n int) gjson.Result {
 		t.Fatal(err)
 	}
 	id := fmt.Sprintf("turn-%s-%03d", strings.NewReplacer("/", "-", "_", "-").Replace(a.Session), n)
-	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(string(body)), "x-request-id", id)
+	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(string(body)),
+		"x-request-id", id)
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %v %s", resp.Status, err, text)
@@ -109,19 +123,24 @@ func (d *Dataplane) checkDiagnosis(t *testing.T, before, reply gjson.Result, cau
 		fields[m[1]] = m[2]
 	}
 	found, cached := reply.Get("prompt_cache_diagnostics"), reply.Get("usage.input_tokens_details.cached_tokens").Int()
+
 	if fields["broken"] != cause || fields["missed"] != "" && block > 0 {
 		t.Errorf("%q: %v", cause, fields)
 	}
+
 	cachedOf := func(least, most int64) bool { return cached <= most && (block == 0 || cached > least-block) }
 	if cause == "" {
 		prompt, output := before.Get("usage.input_tokens").Int(), before.Get("usage.output_tokens").Int()
-		if found.Raw != `{"type":"cache_hit"}` || !cachedOf(prompt/diagnosis.BlockTokens*diagnosis.BlockTokens, prompt+output) {
+		if found.Raw != `{"type":"cache_hit"}` ||
+			!cachedOf(prompt/diagnosis.BlockTokens*diagnosis.BlockTokens, prompt+output) {
 			t.Errorf("%s: %d tokens were cached of %d and an output of %d", found.Raw, cached, prompt, output)
 		}
 		return
 	}
+
 	shared, _ := strconv.ParseInt(fields["shared_tokens"], 10, 64)
-	if !cachedOf(shared, shared) || found.Get("reason").Str != reason || found.Get("comparison_reusable_tokens").Int() > shared {
+	if !cachedOf(shared, shared) || found.Get("reason").Str != reason ||
+		found.Get("comparison_reusable_tokens").Int() > shared {
 		t.Errorf("%s: %d tokens were cached: %v %s", cause, cached, fields, found.Raw)
 	}
 }

@@ -23,7 +23,8 @@ func EveryEngine(c *config.Config) {
 	c.Engines, c.Models = nil, nil
 	for _, kind := range engine.Kinds() {
 		c.Engines = append(c.Engines, config.Engine{Kind: kind, URLs: []string{url}})
-		c.Models = append(c.Models, config.Model{Match: "=" + ModelOf(kind), Engine: kind, UpstreamModel: "gpt-oss-20b"})
+		c.Models = append(c.Models, config.Model{Match: "=" + ModelOf(kind), Engine: kind,
+			UpstreamModel: "gpt-oss-20b"})
 	}
 }
 
@@ -40,15 +41,18 @@ var EngineFailures = map[string]func(w http.ResponseWriter, n int32){
 	// vLLM fails like this.
 	"an error event, then 500": func(w http.ResponseWriter, n int32) {
 		if n > 1 {
-			http.Error(w, `{"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}`, http.StatusInternalServerError)
+			http.Error(w, `{"error":{"message":"EngineCore encountered an `+
+				`issue.","type":"InternalServerError","code":500}}`, http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
+		_, _ = io.WriteString(w, `data: {"error":{"message":"EngineCore encountered an `+
+			`issue.","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
 	},
 	"always an error event": func(w http.ResponseWriter, _ int32) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
+		_, _ = io.WriteString(w, `data: {"error":{"message":"EngineCore encountered an `+
+			`issue.","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
 	},
 }
 

@@ -26,7 +26,8 @@ func ReadError(t *testing.T, text string) APIError {
 	var body struct {
 		Error *APIError `json:"error"`
 	}
-	if err := json.Unmarshal([]byte(text), &body); err != nil || body.Error == nil || body.Error.Message == "" || body.Error.Type == "" {
+	if err := json.Unmarshal([]byte(text), &body); err != nil || body.Error == nil || body.Error.Message == "" ||
+		body.Error.Type == "" {
 		t.Fatalf("not an OpenAI error: %q", text)
 	}
 	if strings.Contains(text, Secret) {

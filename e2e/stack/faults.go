@@ -49,16 +49,23 @@ func (d *Dataplane) Disconnect(random *rand.Rand) error {
 		return err
 	}
 	defer conn.Close()
+
+	// Without lingering the connection ends with a reset, else with its orderly end.
 	if random.IntN(2) == 0 {
 		_ = conn.(*net.TCPConn).SetLinger(0) //nolint:forcetypeassert // of a TCP address
 	}
+
 	a := FaultAPIs[random.IntN(len(FaultAPIs))]
 	body := a.Body(VLLMModel, "NOTHINK\nWORDS 100000 5", random.IntN(4) > 0)
-	text := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Tenant: attacker\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", a.Path, len(body), body)
+	text := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Tenant: attacker\r\nContent-Type: "+
+		"application/json\r\nContent-Length: %d\r\n\r\n%s", a.Path, len(body), body)
+
+	// Some clients leave within the request.
 	if random.IntN(3) == 0 {
 		_, _ = io.WriteString(conn, text[:random.IntN(len(text))]) // Envoy may have closed it
 		return nil
 	}
+
 	_, _ = io.WriteString(conn, text)
 	if strings.Contains(body, `"stream":true`) {
 		lines := bufio.NewReader(conn)
@@ -66,6 +73,7 @@ func (d *Dataplane) Disconnect(random *rand.Rand) error {
 			_, _ = lines.ReadString('\n')
 		}
 	}
+
 	return nil
 }
 
@@ -74,32 +82,37 @@ func (d *Dataplane) Disconnect(random *rand.Rand) error {
 // FaultAPI is one of them.
 type FaultAPI struct {
 	Name, Path string
-	fields     string                                          // of a request, but for model and stream; %s is the user's text
-	delta      string                                          // in an event that has text
-	end        func(events []string) (message string, ok bool) // of a stream: its error, "" if there is none; ok: it has an end
+	// of a request, but for model and stream; %s is the user's text
+	fields string
+	delta  string // in an event that has text
+	// of a stream: its error, "" if there is none; ok: it has an end
+	end func(events []string) (message string, ok bool)
 }
 
 // FaultAPIs are the three APIs.
 var FaultAPIs = []FaultAPI{
-	{"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`, func(events []string) (string, bool) {
-		if len(events) < 2 || events[len(events)-1] != "data: [DONE]" {
-			return "", false
-		}
-		return gjson.Get(strings.TrimPrefix(events[len(events)-2], "data: "), "error.message").Str, true
-	}},
+	{"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`,
+		func(events []string) (string, bool) {
+			if len(events) < 2 || events[len(events)-1] != "data: [DONE]" {
+				return "", false
+			}
+			return gjson.Get(strings.TrimPrefix(events[len(events)-2], "data: "), "error.message").Str, true
+		}},
 	{"responses", "/v1/responses", `"input":%s`, `response.output_text.delta`, func(events []string) (string, bool) {
 		object, err := responsestest.Stream([]byte(strings.Join(events, "\n\n") + "\n\n"))
 		if err != nil {
 			return err.Error(), false
 		}
-		return gjson.GetBytes(object, "error.message").Str, slices.Contains([]string{"completed", "failed"}, gjson.GetBytes(object, "status").Str)
+		return gjson.GetBytes(object, "error.message").Str,
+			slices.Contains([]string{"completed", "failed"}, gjson.GetBytes(object, "status").Str)
 	}},
 	{"messages", "/v1/messages", `"max_tokens":100000,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[{"role":"user","content":%s}]`, `"text_delta"`, func(events []string) (string, bool) {
 		if len(events) == 0 {
 			return "", false
 		}
 		name, data, _ := strings.Cut(events[len(events)-1], "\n")
-		return gjson.Get(strings.TrimPrefix(data, "data: "), "error.message").Str, name == "event: error" || name == "event: message_stop"
+		return gjson.Get(strings.TrimPrefix(data, "data: "), "error.message").Str,
+			name == "event: error" || name == "event: message_stop"
 	}},
 }
 
@@ -139,7 +152,8 @@ type FaultStream struct {
 // Stream begins a stream, and reads it until the text begins.
 func (d *Dataplane) Stream(t *testing.T, a FaultAPI, model, content string, headers ...string) *FaultStream {
 	t.Helper()
-	resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(model, content, true)), headers...)
+	resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(model, content, true)),
+		headers...)
 	s := &FaultStream{API: a, resp: resp, rest: bufio.NewReader(resp.Body)}
 	for {
 		line, err := s.rest.ReadString('\n')
@@ -162,8 +176,10 @@ func (s *FaultStream) End() (text, message string, err error) {
 func (d *Dataplane) Works(t *testing.T, model string) {
 	t.Helper()
 	for _, a := range FaultAPIs {
-		resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(model, "SAY It works.", false)))
-		if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "It works.") {
+		resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(model,
+			"SAY It works.", false)))
+		if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
+			!strings.Contains(string(text), "It works.") {
 			t.Errorf("%s: the next request: status %d, %v, %s", a.Name, resp.StatusCode, err, text)
 		}
 	}

@@ -15,7 +15,8 @@ func (d *Dataplane) RequestLine(t *testing.T, part string) string {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		for line := range strings.SplitSeq(d.Logs.String(), "\n") {
-			if strings.HasPrefix(line, "filter") && strings.Contains(line, "msg=request ") && strings.Contains(line, part) {
+			if strings.HasPrefix(line, "filter") && strings.Contains(line,
+				"msg=request ") && strings.Contains(line, part) {
 				return line
 			}
 		}
@@ -34,7 +35,8 @@ func (d *Dataplane) AccessLogMetadata(t *testing.T, id string) map[string]any {
 			entry := gjson.Parse(text)
 			metadata, _ := entry.Get("harmony").Value().(map[string]any)
 			maps.DeleteFunc(metadata, func(_ string, v any) bool { return v == nil })
-			if metadata["api"] != nil && strings.Contains(entry.Get("request_id").String(), id) { // contained in the engine's own id
+			// contained in the engine's own id
+			if metadata["api"] != nil && strings.Contains(entry.Get("request_id").String(), id) {
 				return metadata
 			}
 		}

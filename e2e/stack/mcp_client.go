@@ -34,22 +34,27 @@ func (c *ResponsesClient) Post(t *testing.T, body map[string]any) (int, gjson.Re
 	if _, ok := body["model"]; !ok {
 		body["model"] = SGLangModel
 	}
+
 	if c.Stream {
 		body["stream"] = true
 	}
+
 	b, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp := c.Do(t, http.MethodPost, "/v1/responses", "application/json", bytes.NewReader(b), c.Header...)
 	reply, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("%v, after %s", err, reply)
 	}
+
 	c.ID = resp.Header.Get("X-Request-Id")
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode, gjson.ParseBytes(reply)
 	}
+
 	if c.Stream {
 		c.Sse = string(reply)
 		if reply, err = responsestest.Stream(reply); err != nil {
@@ -58,6 +63,7 @@ func (c *ResponsesClient) Post(t *testing.T, body map[string]any) (int, gjson.Re
 	} else if err := responsestest.Object(reply); err != nil {
 		t.Fatalf("%v, in\n%s", err, reply)
 	}
+
 	return resp.StatusCode, gjson.ParseBytes(reply)
 }
 
@@ -143,7 +149,8 @@ func Gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 			}
 			of := "{" + strings.Join(labels, ",") + "}"
 			all[f.GetName()+"_sum"+of] = m.GetHistogram().GetSampleSum()
-			all[f.GetName()+of] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			all[f.GetName()+of] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return all

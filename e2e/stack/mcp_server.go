@@ -38,12 +38,15 @@ func newBrowser() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "browser", Version: "1"}, nil)
 	var mu sync.Mutex
 	cursor := -1
+
 	show := func(title, url, text string) (*mcp.CallToolResult, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		cursor++
-		return toolText(fmt.Sprintf("[%d] %s (%s)\n**viewing lines [0 - 1] of 1**\n\nL0: %s", cursor, title, url, text)), nil
+		return toolText(fmt.Sprintf(
+			"[%d] %s (%s)\n**viewing lines [0 - 1] of 1**\n\nL0: %s", cursor, title, url, text)), nil
 	}
+
 	addTool(s, "search", `{}`, func(_ context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		query := gjson.GetBytes(q.Params.Arguments, "query").Str
 		if query == "" {
@@ -53,12 +56,14 @@ func newBrowser() *mcp.Server {
 		}
 		return show(query, "https://shop.example/find?"+query, "【0†The shop】")
 	})
+
 	addTool(s, "open", `{}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return show("The shop", "https://shop.example/", "Cats are 3 €.")
 	})
 	addTool(s, "find", `{}`, func(_ context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return show("The shop", "https://shop.example/", "match "+gjson.GetBytes(q.Params.Arguments, "pattern").Str)
 	})
+
 	return s
 }
 
@@ -90,7 +95,8 @@ func newPython() *mcp.Server {
 func ServeBuiltins(t testing.TB) func(*config.Config) {
 	browser, python := serveTools(t, newBrowser), serveTools(t, newPython)
 	return func(c *config.Config) {
-		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "web", URL: browser}, config.ToolServer{Label: "interpreter", URL: python})
+		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "web", URL: browser},
+			config.ToolServer{Label: "interpreter", URL: python})
 		c.Tools.WebSearch, c.Tools.CodeInterpreter = "web", "interpreter"
 	}
 }
@@ -109,9 +115,10 @@ func (s *ToolServer) Set(t *testing.T) string {
 // protocol.
 type FixedServer struct {
 	*httptest.Server
-	tools  string                                    // result of tools/list
-	call   func(name string, r *http.Request) string // returns the result of a call
-	Status int                                       // HTTP status of the answer to a call; from 400 on call returns an error
+	tools string                                    // result of tools/list
+	call  func(name string, r *http.Request) string // returns the result of a call
+	// HTTP status of the answer to a call; from 400 on call returns an error
+	Status int
 
 	mu      sync.Mutex
 	methods map[string]int // number of requests by method
@@ -133,9 +140,11 @@ func (s *FixedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // an unreadable body has no method
 	m := gjson.ParseBytes(body)
 	method, member, value, status := m.Get("method").Str, "result", "{}", http.StatusOK
+
 	s.mu.Lock()
 	s.methods[method]++
 	s.mu.Unlock()
+
 	switch method {
 	case "initialize":
 		value = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"plain","version":"1"}}`
@@ -149,9 +158,12 @@ func (s *FixedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		status = http.StatusAccepted
 	}
+
 	w.Header().Set("Mcp-Session-Id", "one")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+
+	// A notification has no id and gets no answer.
 	if m.Get("id").Exists() {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%q:%s}`, m.Get("id").Raw, member, value)
 	}
@@ -166,7 +178,9 @@ func (s *FixedServer) Count(method string) int {
 
 // ToolResult returns the result of a call as JSON.
 func ToolResult(text string, isError bool) string {
-	b, _ := json.Marshal(map[string]any{"isError": isError, "content": []any{map[string]any{"type": "text", "text": text}}}) // always marshals
+	// always marshals
+	b, _ := json.Marshal(map[string]any{"isError": isError,
+		"content": []any{map[string]any{"type": "text", "text": text}}})
 	return string(b)
 }
 
@@ -223,16 +237,21 @@ type ToolServer struct {
 
 // NewToolServer starts the server until the test ends.
 func NewToolServer(t testing.TB) *ToolServer {
-	s := &ToolServer{Started: make(chan string, 100), Ended: make(chan error, 100), Release: make(chan struct{}), testDone: make(chan struct{})}
+	s := &ToolServer{Started: make(chan string, 100), Ended: make(chan error, 100), Release: make(chan struct{}),
+		testDone: make(chan struct{})}
+
 	server := mcp.NewServer(&mcp.Implementation{Name: "docs", Version: "1"}, nil)
-	addTool(server, "search", `{"readOnlyHint":true}`, func(_ context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return toolText("found " + gjson.GetBytes(q.Params.Arguments, "q").Str), nil
-	})
-	addTool(server, "delete-all", `{"destructiveHint":true}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		r := toolText("It is forbidden.")
-		r.IsError = true
-		return r, nil
-	})
+	addTool(server, "search", `{"readOnlyHint":true}`,
+		func(_ context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return toolText("found " + gjson.GetBytes(q.Params.Arguments, "q").Str), nil
+		})
+	addTool(server, "delete-all", `{"destructiveHint":true}`,
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			r := toolText("It is forbidden.")
+			r.IsError = true
+			return r, nil
+		})
+
 	addTool(server, "hang", `{}`, func(ctx context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.Started <- gjson.GetBytes(q.Params.Arguments, "q").Str
 		select {
@@ -242,6 +261,7 @@ func NewToolServer(t testing.TB) *ToolServer {
 		s.Ended <- ctx.Err()
 		return nil, ctx.Err()
 	})
+
 	addTool(server, "meet", `{}`, func(ctx context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		name := gjson.GetBytes(q.Params.Arguments, "q").Str
 		s.Started <- name
@@ -252,12 +272,18 @@ func NewToolServer(t testing.TB) *ToolServer {
 		}
 		return toolText("met " + name), nil
 	})
+
 	addTool(server, "die", `{}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.CloseClientConnections()
 		return toolText("not received"), nil
 	})
+
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { handler.ServeHTTP(w, s.record(q)) }))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		q *http.Request) {
+		handler.ServeHTTP(w, s.record(q))
+	}))
+
 	t.Cleanup(func() {
 		close(s.testDone)
 		s.CloseClientConnections()
@@ -327,7 +353,8 @@ func addTool(s *mcp.Server, name, annotations string, handler mcp.ToolHandler) {
 	if err := json.Unmarshal([]byte(annotations), &hints); err != nil {
 		panic(err)
 	}
-	s.AddTool(&mcp.Tool{Name: name, Description: fmt.Sprintf("Does %s.", name), Annotations: &hints, InputSchema: json.RawMessage(toolSchema)}, handler)
+	s.AddTool(&mcp.Tool{Name: name, Description: fmt.Sprintf(
+		"Does %s.", name), Annotations: &hints, InputSchema: json.RawMessage(toolSchema)}, handler)
 }
 
 func toolText(text string) *mcp.CallToolResult {

@@ -33,7 +33,8 @@ func (r *Replica) begin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Cmd = exec.Command(binary, append([]string{"serve", "--listen", r.address, "--admin", "127.0.0.1:0"}, r.flags...)...)
+	r.Cmd = exec.Command(binary, append([]string{"serve", "--listen", r.address, "--admin", "127.0.0.1:0"},
+		r.flags...)...)
 	stderr, err := r.Cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,25 +76,32 @@ func Restartable(t *testing.T, filters int, flags ...string) (*Dataplane, []*Rep
 	sim := StartSim(t, log)
 	loopback := "unix://" + filepath.Join(SocketDir(t), "loopback")
 	config := []string{"--engine", "vllm=" + sim, "--set", "loopback=" + loopback}
+
 	all := make([]*Replica, filters)
 	for i := range all {
 		all[i] = &Replica{address: "127.0.0.1:" + FreePort(t), flags: append(flags, config...), log: log}
 		all[i].begin(t)
 		t.Cleanup(func() { all[i].End(t, syscall.SIGKILL) })
 	}
+
 	p := &Program{Config: config, Address: all[0].address, Logs: log}
 	bootstrap := string(p.Bootstrap(t, "--access-log"))
+
 	endpoint := func(r *Replica) string {
 		_, port, _ := strings.Cut(r.address, ":")
 		return "        - endpoint: {address: {socket_address: {address: \"127.0.0.1\", port_value: " + port + "}}}\n"
 	}
+
 	var endpoints strings.Builder
 	for _, r := range all {
 		endpoints.WriteString(endpoint(r))
 	}
+
+	// The generated bootstrap has one filter, so the others are added to its text.
 	if !strings.Contains(bootstrap, endpoint(all[0])) {
 		t.Fatalf("the bootstrap has no %s", endpoint(all[0]))
 	}
+
 	d := p.Envoy(t, []byte(strings.Replace(bootstrap, endpoint(all[0]), endpoints.String(), 1)))
 	d.Sim = sim
 	return d, all
@@ -151,24 +159,31 @@ func (d *Dataplane) startLoad(t *testing.T) *load {
 
 // StreamWords asks for a stream, and reads it to its end.
 func (d *Dataplane) StreamWords(ctx context.Context, what string) error {
-	body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, VLLMModel, "NOTHINK\n"+what)
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, VLLMModel,
+		"NOTHINK\n"+what)
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+
 	resp, err := d.Client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("%s: %w, after %q", resp.Status, err, text)
 	}
-	if resp.StatusCode != http.StatusOK || !strings.HasSuffix(string(text), "data: [DONE]\n\n") || strings.Contains(string(text), `"error"`) {
+
+	if resp.StatusCode != http.StatusOK || !strings.HasSuffix(string(text),
+		"data: [DONE]\n\n") || strings.Contains(string(text), `"error"`) {
 		return fmt.Errorf("%s: %q", resp.Status, text)
 	}
+
 	return nil
 }
 

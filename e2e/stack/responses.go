@@ -46,20 +46,25 @@ func (c checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func checkOf(method string, at *url.URL, contentType string) func([]byte) error {
 	below, ofResponses := strings.CutPrefix(at.Path, "/v1/responses")
 	below, ofConversations := strings.CutPrefix(below, "/v1/conversations")
+
 	switch {
-	case !ofResponses && !ofConversations, below == "/input_tokens", below == "/render", at.Query().Has("starting_after"),
+	case !ofResponses && !ofConversations, below == "/input_tokens", below == "/render",
+		at.Query().Has("starting_after"),
 		method == http.MethodDelete && (ofResponses || !strings.Contains(below, "/items/")):
 		return nil
+
 	case strings.HasPrefix(contentType, "text/event-stream"):
 		return func(b []byte) error {
 			_, err := responsestest.Stream(b)
 			return err
 		}
+
 	case below == "/compact":
 		return func(b []byte) error {
 			_, err := responsestest.Compaction(b)
 			return err
 		}
+
 	case strings.HasSuffix(below, "items"):
 		return responsestest.Items
 	case ofResponses:
@@ -67,6 +72,7 @@ func checkOf(method string, at *url.URL, contentType string) func([]byte) error 
 	case strings.Contains(below, "/items/") && method == http.MethodGet:
 		return responsestest.Item
 	}
+
 	return responsestest.Conversation
 }
 
@@ -100,7 +106,8 @@ func (b *checkedBody) Close() error {
 
 // CheckedOpenAI returns a client whose Responses API replies are checked.
 func (d *Dataplane) CheckedOpenAI(t *testing.T, o ...option.RequestOption) openai.Client {
-	return d.Openai(append(o, option.WithHTTPClient(&http.Client{Transport: checkedTransport{t, d.Client.Transport}}))...)
+	return d.Openai(append(o, option.WithHTTPClient(&http.Client{Transport: checkedTransport{t,
+		d.Client.Transport}}))...)
 }
 
 // CheckedURL returns the URL of a proxy that checks the replies of the data plane,
@@ -128,7 +135,8 @@ type responder func(*testing.T, openai.Client, responses.ResponseNewParams, ...o
 var Responders = map[string]responder{"whole": RespondWhole, "streamed": RespondStreamed}
 
 // RespondWhole creates a response as one object.
-func RespondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams, o ...option.RequestOption) *responses.Response {
+func RespondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams,
+	o ...option.RequestOption) *responses.Response {
 	t.Helper()
 	r, err := c.Responses.New(t.Context(), p, o...)
 	if err != nil {
@@ -138,10 +146,12 @@ func RespondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams, 
 }
 
 // RespondStreamed returns the response of the last event.
-func RespondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParams, o ...option.RequestOption) *responses.Response {
+func RespondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParams,
+	o ...option.RequestOption) *responses.Response {
 	t.Helper()
 	stream := c.Responses.NewStreaming(t.Context(), p, o...)
 	defer func() { _ = stream.Close() }()
+
 	var text strings.Builder
 	var last *responses.Response
 	for stream.Next() {
@@ -152,15 +162,18 @@ func RespondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParam
 			last = &e.Response
 		}
 	}
+
 	if err := stream.Err(); err != nil {
 		t.Fatal(err)
 	}
 	if last == nil {
 		t.Fatal("the stream has no last event")
 	}
+
 	if text.String() != last.OutputText() {
 		t.Errorf("the deltas are %q, the text %q", &text, last.OutputText())
 	}
+
 	return last
 }
 
@@ -183,7 +196,8 @@ func ItemsOf(r *responses.Response) []Item {
 
 // Asking returns a request with one user message.
 func Asking(model, text string) responses.ResponseNewParams {
-	return responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	return responses.ResponseNewParams{Model: model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
 }
 
 // InputItems returns an input of items.
@@ -255,7 +269,9 @@ func WantError(t *testing.T, what string, err error, status int, code, param str
 		return
 	}
 	if e.StatusCode != status || e.Code != code || e.Param != param {
-		t.Errorf("%s: status %d, code %q, param %q, want %d, %q, %q: %s", what, e.StatusCode, e.Code, e.Param, status, code, param, e.Message)
+		t.Errorf(
+			"%s: status %d, code %q, param %q, want %d, %q, %q: %s",
+			what, e.StatusCode, e.Code, e.Param, status, code, param, e.Message)
 	}
 }
 
@@ -263,7 +279,8 @@ func WantError(t *testing.T, what string, err error, status int, code, param str
 func NotFound(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusNotFound)
-	_, _ = io.WriteString(w, `{"error":{"message":"not here","type":"invalid_request_error","param":null,"code":"upstream"}}`)
+	_, _ = io.WriteString(w, `{"error":{"message":"not `+
+		`here","type":"invalid_request_error","param":null,"code":"upstream"}}`)
 }
 
 // SealKey is a key for encrypted reasoning.

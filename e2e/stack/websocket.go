@@ -24,7 +24,8 @@ func (d *Dataplane) handshake(t *testing.T, method, path, body string, headers .
 
 	var request strings.Builder
 	request.WriteString(method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOpenAI-Beta: responses_websockets=2026-02-06\r\n")
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOpenAI-Beta: " +
+		"responses_websockets=2026-02-06\r\n")
 	for i := 0; i < len(headers); i += 2 {
 		request.WriteString(headers[i] + ": " + headers[i+1] + "\r\n")
 	}
@@ -59,7 +60,8 @@ func (d *Dataplane) CheckWebSockets(t *testing.T) {
 		{http.MethodPost, "/v1/responses", question},
 		{http.MethodGet, "/v1/chat/completions", ""},
 	} {
-		if resp, text := d.handshake(t, tt.method, tt.path, tt.body); resp.StatusCode != http.StatusUpgradeRequired || ReadError(t, text).Type != "invalid_request_error" {
+		if resp, text := d.handshake(t, tt.method, tt.path, tt.body); resp.StatusCode != http.StatusUpgradeRequired ||
+			ReadError(t, text).Type != "invalid_request_error" {
 			t.Errorf("%s %s: %s: %s", tt.method, tt.path, resp.Status, text)
 		}
 	}
@@ -74,7 +76,8 @@ func (d *Dataplane) CheckWebSockets(t *testing.T) {
 	}
 
 	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(question))
-	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "hello") {
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
+		!strings.Contains(string(text), "hello") {
 		t.Errorf("without Upgrade: %s: %s, %v", resp.Status, text, err)
 	}
 	resp = d.Do(t, http.MethodGet, "/v1/responses", "", http.NoBody)

@@ -88,6 +88,7 @@ func (c *Config) checkMatch(i int, path string) []error {
 			"%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first",
 			path, match, first, c.Models[first].Match)}
 	}
+	// With allow_override a request may name a model that harmony_models does not have.
 	if !c.AllowOverride &&
 		!slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
 		return []error{fmt.Errorf(

@@ -529,12 +529,14 @@ func (c *Config) Parse(path string, text []byte) (*Config, error) {
 func (c *Config) Model(name string) (Model, bool) {
 	name = c.unaliased(name)
 	m := c.ModelDefaults
+	// The first entry that matches is the only one: entries do not add up.
 	for _, entry := range c.Models {
 		if matches(entry.Match, name) {
 			m = entry.over(m)
 			break
 		}
 	}
+
 	if m.Engine == "" && len(c.Engines) > 0 {
 		m.Engine = c.Engines[0].Name
 	}

@@ -43,6 +43,7 @@ var errYAML = errors.New("read YAML")
 
 // assign sets a part of the configuration from a part of the tree.
 func assign(to reflect.Value, node any, path string) []error {
+	// A key without a value keeps its default, as a commented one does.
 	if node == nil { // the key has no value
 		return nil
 	}
@@ -95,6 +96,7 @@ func assign(to reflect.Value, node any, path string) []error {
 }
 
 func assignKeys(to reflect.Value, keys map[string]any, path string) (errs []error) {
+	// In order, so that the errors of a file are the same at each start.
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		field := fieldByKey(to, key)
 		if !field.IsValid() {

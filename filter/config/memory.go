@@ -55,6 +55,7 @@ func DefaultsIn(limit int64) *Config {
 	shrink(&c.Record.MemoryBytes, limit/memoryShare.cache)
 
 	shrink(&c.Tools.MaxInflightBytes, limit/memoryShare.toolAnswers)
+	// One answer of the largest size must fit, whatever the share is.
 	c.Tools.MaxInflightBytes = max(c.Tools.MaxInflightBytes, int64(c.Tools.MaxMessageBytes))
 	return c
 }

@@ -27,7 +27,9 @@ func (c *Config) YAML() ([]byte, error) {
 	}
 	shown.Responses.SealKeys = slices.Clone(c.Responses.SealKeys)
 	for i, key := range c.Responses.SealKeys {
+		// A part of the hash shows whether replicas have the same keys, and is too little to tell a key.
 		sum := sha256.Sum256([]byte(key))
+
 		shown.Responses.SealKeys[i] = hidden + " sha256:" + hex.EncodeToString(sum[:4])
 	}
 	shown.Tools.Servers = slices.Clone(c.Tools.Servers)
@@ -35,6 +37,7 @@ func (c *Config) YAML() ([]byte, error) {
 		s := &shown.Tools.Servers[i]
 		s.URL, s.Env, s.Headers = hideSecrets(s.URL, true), hideValues(s.Env), hideValues(s.Headers)
 	}
+
 	text, err := yaml.Marshal(&shown)
 	if err != nil {
 		return nil, fmt.Errorf("write the configuration: %w", err)
@@ -47,6 +50,7 @@ func (c *Config) YAML() ([]byte, error) {
 func (c *Config) Hash() (uint64, error) {
 	text, err := c.YAML()
 	sum := sha256.Sum256(text)
+	// The metric of the hash is a float, which is exact up to 53 bits.
 	return binary.BigEndian.Uint64(sum[:]) >> 16, err
 }
 

@@ -49,6 +49,7 @@ func (c *Config) Removed(next, defaults *Config) (keys []string) {
 func removed(path string, was, is, unset reflect.Value) (keys []string) {
 	switch was.Kind() {
 	case reflect.Slice:
+		// Only a shorter list counts: one that was reordered or extended has lost nothing.
 		if is.Len() < was.Len() {
 			keys = append(keys, path)
 		}
@@ -77,6 +78,7 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 	taken := make([]bool, is.Len())
 	for i := range was.Len() {
 		before := was.Index(i)
+		// Elements are found by their names, because an edit of the file may move them.
 		names := namesOf(before)
 		at := -1
 		for j := range is.Len() {
@@ -95,7 +97,8 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 		// An element has no default of its own: what is not written is zero.
 		unset := reflect.Zero(before.Type())
 		for _, k := range keysOf(before.Type(), path+"["+strings.Join(names, " ")+"].", nil) {
-			field := removed(k.path, before.FieldByIndex(k.index), after.FieldByIndex(k.index), unset.FieldByIndex(k.index))
+			field := removed(k.path, before.FieldByIndex(k.index), after.FieldByIndex(k.index),
+				unset.FieldByIndex(k.index))
 			keys = append(keys, field...)
 		}
 	}
@@ -107,7 +110,8 @@ func removedOfElements(path string, was, is reflect.Value) (keys []string) {
 func namesOf(element reflect.Value) (names []string) {
 	for _, k := range keysOf(element.Type(), "", nil) {
 		value := element.FieldByIndex(k.index)
-		if slices.Contains([]string{"name", "label", "match", "tenant"}, k.path) && value.Kind() == reflect.String && value.String() != "" {
+		if slices.Contains([]string{"name", "label", "match", "tenant"}, k.path) && value.Kind() == reflect.String &&
+			value.String() != "" {
 			names = append(names, value.String())
 		}
 	}

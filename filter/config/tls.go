@@ -95,6 +95,7 @@ func (c *Config) checkLoopbackTLS() (errs []error) {
 func (t LoopbackTLS) Read() (*tls.Config, error) {
 	made := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	var errs []error
+	// All that is wrong is reported at once, so a file that cannot be read does not end the check.
 	read := func(key, path string) []byte {
 		text, err := os.ReadFile(path)
 		if err != nil {

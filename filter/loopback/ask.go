@@ -20,6 +20,8 @@ var ErrTooLarge = errors.New("the answer is too large")
 func (c *Client) Get(
 	ctx context.Context, header http.Header, path string, limit int64,
 ) (status int, body []byte, err error) {
+	// One place is enough: a notification says that there is something,
+	// and what is there is read to its end.
 	notified := make(chan struct{}, 1)
 	st := c.pool.Prepare(func() {
 		select {

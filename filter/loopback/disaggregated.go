@@ -75,6 +75,7 @@ func newPrefills(
 // choose returns the endpoint of a key: always the same one while the endpoints
 // are the same (rendezvous hashing). other asks for the second best.
 func (p *prefill) choose(key string, other bool) *prefillEndpoint {
+	// Without a key the choice is random, so that calls spread over the endpoints.
 	if key == "" {
 		key = strconv.FormatUint(p.random(), 10)
 	}
@@ -168,6 +169,7 @@ func (d *disaggregated) compute(ctx context.Context) (*engine.KVTransfer, error)
 	// The prompt is large, and the reply may take long: nothing keeps it that has been sent.
 	wire := d.prefillWire
 	d.prefillWire, d.prefillRequest = nil, nil
+	// A rejection is read to its end: its body says what was wrong.
 	if err := d.client.exchange(ctx, d.prefillHeader, wire, a.take); err != nil {
 		return nil, err
 	}
@@ -194,6 +196,7 @@ func (d *disaggregated) transfer(ctx context.Context, send func(run.Event) bool)
 		}
 		return
 	}
+	// The prompt is large, and is not needed while the reply lasts.
 	d.request = nil
 	d.decode(ctx, wire, &kv.Usage, send)
 }

@@ -60,6 +60,7 @@ func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() u
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	c := &Client{scheme: "http", host: address, replicas: &replicas{}}
 	dial := func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
+	// HTTP/2 requires an authority, and a path is none.
 	if network == "unix" {
 		c.host = "loopback"
 	}
@@ -125,10 +126,12 @@ func (c *Calls) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 		d.make(c.begin())
 		return nil
 	}
+
 	wire, err := c.target.Dialect.Encode(r)
 	if err != nil {
 		return err
 	}
+
 	head := c.headerFor(c.target.Engine, retry)
 	head.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt)))
 	c.start(head, wire)
@@ -213,6 +216,7 @@ func (c *Client) make(ctx context.Context, head http.Header, wire *engine.HTTPRe
 
 // request is a model call's request.
 func (c *Client) request(head http.Header, wire *engine.HTTPRequest) *h2.Request {
+	// What the dialect writes is stronger: a gRPC engine has a content type of its own.
 	head.Set("content-type", "application/json")
 	for _, h := range wire.Header {
 		head.Set(h.Name, h.Value)

@@ -75,6 +75,7 @@ func (r *replicas) answered(engine, replica string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	known := r.known[engine]
 	if slices.Contains(known, replica) {
 		return
@@ -98,6 +99,7 @@ func (r *replicas) others(engine, failed, key string) []string {
 		delete(r.known, engine)
 		return nil
 	}
+
 	r.known[engine] = known
 	others := slices.Clone(known)
 	slices.SortFunc(others, func(a, b string) int { return cmp.Compare(rendezvous(b, key), rendezvous(a, key)) })

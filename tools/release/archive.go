@@ -30,7 +30,8 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 		if e.executable {
 			mode = 0o755
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.text)), Mode: mode, ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.text)), Mode: mode,
+			ModTime: modified, Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}

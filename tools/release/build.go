@@ -34,7 +34,8 @@ const (
 func (s *source) compile(ctx context.Context, p platform, program, file string) error {
 	flags := "-s -w -buildid="
 	if program == filterProgram {
-		flags += fmt.Sprintf(" -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
+		flags += fmt.Sprintf(
+			" -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
 	}
 	_, err := output(ctx, s.dir, s.environment(p),
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/"+program)

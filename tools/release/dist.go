@@ -92,7 +92,8 @@ func (o *options) distFiles(ctx context.Context) (map[string][]byte, error) {
 			return nil, err
 		}
 		// The simulator has no module that the filter does not have.
-		if files[name+".cdx.json"], err = o.source.sbom(ctx, o.sbomTool, filepath.Join(folder, filterProgram)); err != nil {
+		if files[name+".cdx.json"], err = o.source.sbom(ctx, o.sbomTool,
+			filepath.Join(folder, filterProgram)); err != nil {
 			return nil, err
 		}
 	}

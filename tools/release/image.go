@@ -15,7 +15,8 @@ import (
 type builder string
 
 // errNoBuilder is returned where no builder works.
-var errNoBuilder = errors.New("no image builder works here: install docker with buildx and start its daemon, or install podman or buildah")
+var errNoBuilder = errors.New(
+	"no image builder works here: install docker with buildx and start its daemon, or install podman or buildah")
 
 // findBuilder returns the first of docker, podman and buildah that works.
 func findBuilder(ctx context.Context) (builder, error) {
@@ -77,8 +78,10 @@ func (b builder) commands(o *options) [][]string {
 	}
 
 	args := []string{
-		"build", "--file", filepath.Join(o.source.dir, "Dockerfile"), "--platform", strings.Join(names, ","), "--build-context", "build=" + o.out,
-		"--build-arg", "VERSION=" + o.source.version, "--build-arg", "COMMIT=" + o.source.commit, "--build-arg", "COMMIT_DATE=" + o.source.date,
+		"build", "--file", filepath.Join(o.source.dir, "Dockerfile"), "--platform", strings.Join(names, ","),
+		"--build-context", "build=" + o.out,
+		"--build-arg", "VERSION=" + o.source.version, "--build-arg", "COMMIT=" + o.source.commit,
+		"--build-arg", "COMMIT_DATE=" + o.source.date,
 	}
 
 	if b == "docker" {
@@ -86,7 +89,8 @@ func (b builder) commands(o *options) [][]string {
 		if o.archive != "" {
 			to = "type=oci,rewrite-timestamp=true,dest=" + o.archive
 		}
-		return [][]string{append(append([]string{"buildx"}, args...), "--provenance=false", "--tag", o.image, "--output", to, o.out)}
+		return [][]string{append(append([]string{"buildx"}, args...), "--provenance=false", "--tag", o.image,
+			"--output", to, o.out)}
 	}
 
 	several := len(o.platforms) > 1

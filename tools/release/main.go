@@ -45,7 +45,8 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, *options) error{"root": writeRoots, "image": buildImage, "dist": writeDist}
+	commands := map[string]func(context.Context, *options) error{"root": writeRoots, "image": buildImage,
+		"dist": writeDist}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("name a command")

@@ -50,7 +50,8 @@ func (s *source) notices(ctx context.Context) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(&b, "\n%s %s\n\n%s\n", strings.Repeat("-", 20), filepath.ToSlash(file), bytes.TrimSpace(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))))
+			fmt.Fprintf(&b, "\n%s %s\n\n%s\n", strings.Repeat("-", 20), filepath.ToSlash(file),
+				bytes.TrimSpace(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))))
 		}
 	}
 
@@ -82,10 +83,12 @@ func (s *source) linked(ctx context.Context) ([]*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	modules["std"] = &module{path: "std", version: s.toolchain, dir: strings.TrimSpace(goroot), folders: map[string]bool{".": true}}
+	modules["std"] = &module{path: "std", version: s.toolchain, dir: strings.TrimSpace(goroot),
+		folders: map[string]bool{".": true}}
 
 	for path := range dataModules {
-		list, err := output(ctx, s.dir, s.environment(releasePlatforms[0]), "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", path)
+		list, err := output(ctx, s.dir, s.environment(releasePlatforms[0]), "go", "list", "-m", "-f",
+			"{{.Version}} {{.Dir}}", path)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +106,8 @@ func (s *source) linked(ctx context.Context) ([]*module, error) {
 
 // addLinked adds the modules that are linked on one platform.
 func (s *source) addLinked(ctx context.Context, p platform, modules map[string]*module) error {
-	list, err := output(ctx, s.dir, s.environment(p), "go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/envoy-harmony")
+	list, err := output(ctx, s.dir, s.environment(p), "go", "list", "-deps", "-json=Dir,Standard,Module",
+		"./cmd/envoy-harmony")
 	if err != nil {
 		return err
 	}
@@ -164,7 +168,8 @@ func (m *module) licenses() ([]string, error) {
 		}
 	}
 	if !granted {
-		return nil, fmt.Errorf("module %s %s has no licence file: look at its licence before you use it", m.path, m.version)
+		return nil, fmt.Errorf(
+			"module %s %s has no licence file: look at its licence before you use it", m.path, m.version)
 	}
 	slices.Sort(files)
 	return files, nil

@@ -70,7 +70,8 @@ func (s *source) fix(text []byte, hash [sha256.Size]byte) ([]byte, error) {
 
 	hash[6] = hash[6]&0x0f | 0x80 // a UUID of version 8
 	hash[8] = hash[8]&0x3f | 0x80
-	bom["serialNumber"] = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:16])
+	bom["serialNumber"] = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", hash[:4], hash[4:6], hash[6:8], hash[8:10],
+		hash[10:16])
 
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

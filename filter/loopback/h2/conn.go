@@ -95,12 +95,14 @@ func (k *conn) await(ctx context.Context) error {
 	case <-k.gone:
 		return k.cause
 	case <-ctx.Done():
+		// A connection that does not answer in time would hold up all requests that are given to it.
 		k.end(errDead)
 		return errDead
 	}
 }
 
 func (k *conn) end(err error) {
+	// Requests fail before gone is closed, so nobody who waits for that finds one that still waits.
 	k.once.Do(func() {
 		k.fail(err)
 		k.cause = err

@@ -55,6 +55,7 @@ func (p *Pool) Do(ctx context.Context, st *Stream, r *Request) {
 func (p *Pool) send(st *Stream, r *Request, grows bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	best, load, open := p.choose()
 	if best == nil || grows && load >= fewStreams && open < p.size {
 		return false
@@ -84,6 +85,8 @@ func (p *Pool) choose() (best *conn, load, open int) {
 func (p *Pool) wait(ctx context.Context, st *Stream, r *Request) {
 	for range maxDials {
 		err := p.connect(ctx)
+
+		// The stream may find a place on a connection that others have made, even if this dial failed.
 		if p.send(st, r, false) || ctx.Err() != nil {
 			return
 		}
@@ -129,6 +132,7 @@ func (p *Pool) make(d *dialing) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// The pool was closed during the dial, so Close has not seen this connection.
 	if err == nil && p.closed {
 		k.retire()
 	}

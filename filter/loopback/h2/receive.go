@@ -42,6 +42,7 @@ func (s *session) receive(p []byte) (n, frames int, err error) {
 }
 
 func (s *session) returnWindow() {
+	// Credit is returned in quarters: an update for each frame would double the frames that are written.
 	if s.unread < connectionWindow/4 {
 		return
 	}
@@ -53,6 +54,7 @@ func (s *session) returnWindow() {
 }
 
 func (s *session) data(f *frame) error {
+	// Padding counts for the window too, so the size is taken before it is removed.
 	flow := len(f.payload)
 	if err := f.unpad(); err != nil {
 		return err
@@ -131,6 +133,7 @@ func (s *session) control(f *frame) error {
 func (s *session) answer(frame []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The peer makes these frames for nothing, and could have answers pile up while it does not read.
 	if s.answers += len(frame); s.answers > maxControl {
 		return &ConnectionError{CodeCalm, "more control frames than can be answered"}
 	}
@@ -147,6 +150,7 @@ func (s *session) wasReset(f *frame) error {
 	if st == nil || err != nil {
 		return err
 	}
+
 	s.mu.Lock()
 	s.forget(st)
 	s.mu.Unlock()
@@ -197,6 +201,7 @@ func (s *session) windowUpdate(f *frame) error {
 	n := int(binary.BigEndian.Uint32(f.payload) & maxWindow)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if f.stream == 0 {
 		if s.allowed += n; n == 0 || s.allowed > maxWindow {
 			return &ConnectionError{CodeFlowControl, "a window update"}
@@ -207,6 +212,7 @@ func (s *session) windowUpdate(f *frame) error {
 		}
 		s.resume(st)
 	}
+
 	if len(s.uploads) > 0 {
 		s.wake()
 	}

@@ -129,6 +129,8 @@ func (s *session) send(st *Stream, r *Request) bool {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	// The caller has given up in the meantime: there is nothing to send,
+	// and no other connection is to be tried.
 	if st.closed {
 		return true
 	}
@@ -335,6 +337,7 @@ func (s *session) fail(err error) {
 		}
 	}
 	streams := s.streams
+
 	s.streams = map[uint32]*Stream{}
 	s.uploads = nil
 	for _, st := range streams {

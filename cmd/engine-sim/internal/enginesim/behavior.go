@@ -90,6 +90,7 @@ func (b *Behavior) set(key, value string) (err error) {
 		b.TokensPerEvent, err = parseCount(value)
 	case "cut":
 		b.Cut, err = parseCount(value)
+
 	case "delay":
 		b.Delay, err = time.ParseDuration(value)
 	case "rate":
@@ -100,6 +101,7 @@ func (b *Behavior) set(key, value string) (err error) {
 		b.First, err = time.ParseDuration(value)
 	case "meet":
 		b.Meet, err = time.ParseDuration(value)
+
 	case "seed":
 		b.Seed, err = strconv.ParseUint(value, 10, 64)
 	case "output-ids":
@@ -112,6 +114,7 @@ func (b *Behavior) set(key, value string) (err error) {
 		b.CRLF, err = strconv.ParseBool(value)
 	case "comments":
 		b.Comments, err = strconv.ParseBool(value)
+
 	case "status":
 		b.Status, err = strconv.Atoi(value)
 		if err == nil && (b.Status < 200 || b.Status > 599) {
@@ -122,8 +125,10 @@ func (b *Behavior) set(key, value string) (err error) {
 	case "body":
 		b.Body = value
 		err = oneOf(value, "json", "detail", "envoy", "html", "empty")
+
 	case "fault":
 		b.Fault, b.FaultAt, err = parseFault(value)
+
 	default:
 		err = errors.New("unknown key")
 	}
@@ -161,6 +166,8 @@ func parseFault(value string) (kind string, at int, err error) {
 			return "", 0, err
 		}
 	}
+
+	// SGLang puts a status beside the finish reason of an abort, so the kind may end with one.
 	if status, ok := strings.CutPrefix(kind, "abort"); ok && status != "" {
 		_, err = strconv.Atoi(status)
 		return kind, at, err
@@ -181,6 +188,7 @@ func directives(user, role string) string {
 	var found []string
 	for line := range strings.Lines(user) {
 		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "SIM")
+		// A line for another role keeps its "/", so it fails the test for a space below.
 		if own, only := strings.CutPrefix(rest, "/"+role); only && role != "" {
 			rest = own
 		}

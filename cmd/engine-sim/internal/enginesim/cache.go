@@ -29,14 +29,18 @@ func newPrefixCache(block int) *prefixCache {
 // add stores the prompt and returns how many of its ids were cached. The last id is
 // never cached, because an engine has to compute something.
 func (c *prefixCache) add(ids []harmony.Token, salt string) (cached int) {
+	// Engines that are given a salt share no block between salts, so it goes into every key.
 	var h maphash.Hash
 	h.SetSeed(c.seed)
 	_, _ = h.WriteString(salt) // never fails
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Tests and load runs never fill it. Clearing costs one cold prompt each, and needs no list of ages.
 	if len(c.seen) > maxBlocks {
 		clear(c.seen)
 	}
+
 	hit := true
 	var id [4]byte
 	for i, t := range ids {
@@ -47,10 +51,12 @@ func (c *prefixCache) add(ids []harmony.Token, salt string) (cached int) {
 		}
 		key := h.Sum64()
 		_, known := c.seen[key]
+		// A known block after an unknown one is no hit, because an engine can use only an unbroken prefix.
 		if hit = hit && known; hit && i+1 < len(ids) {
 			cached = i + 1
 		}
 		c.seen[key] = struct{}{}
 	}
+
 	return cached
 }

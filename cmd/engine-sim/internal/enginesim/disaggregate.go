@@ -78,19 +78,25 @@ func (s *Sim) readBootstrap(p params) (*requestPart, *apiError) {
 		}
 		return nil, nil
 	}
+
 	var host string
 	var port int
 	l := &requestPart{role: s.options.Role}
-	if err := p.getAll(field{"bootstrap_host", &host}, field{"bootstrap_port", &port}, field{"bootstrap_room", &l.room}); err != nil {
+	if err := p.getAll(
+		field{"bootstrap_host", &host}, field{"bootstrap_port", &port}, field{"bootstrap_room", &l.room},
+	); err != nil {
 		return nil, err
 	}
+
 	l.bootstrap = net.JoinHostPort(host, strconv.Itoa(port))
 	switch {
 	case l.role == "":
 		return nil, badRequest("bootstrap_room", "This engine has no role.")
 	case host == "" || port < 1 || l.room < 0:
-		return nil, badRequest("bootstrap_room", "bootstrap_host, bootstrap_port and bootstrap_room belong together.")
+		return nil, badRequest("bootstrap_room",
+			"bootstrap_host, bootstrap_port and bootstrap_room belong together.")
 	}
+
 	return l, nil
 }
 
@@ -103,22 +109,28 @@ func (s *Sim) readTransfer(raw json.RawMessage) (*requestPart, *apiError) {
 		}
 		return nil, nil
 	}
+
 	var t kvTransfer
 	if json.Unmarshal(raw, &t) != nil || t.RemotePrefill == t.RemoteDecode {
-		return nil, badRequest("kv_transfer_params", "kv_transfer_params must request either remote prefill or remote decode.")
+		return nil, badRequest("kv_transfer_params",
+			"kv_transfer_params must request either remote prefill or remote decode.")
 	}
+
 	l := &requestPart{role: RolePrefill}
 	if t.RemotePrefill {
 		if t.EngineID == nil || t.Host == nil || t.Port == nil || len(t.BlockIDs) == 0 {
-			return nil, badRequest("kv_transfer_params", "Remote prefill needs remote_engine_id, remote_block_ids, remote_host and remote_port.")
+			return nil, badRequest("kv_transfer_params",
+				"Remote prefill needs remote_engine_id, remote_block_ids, remote_host and remote_port.")
 		}
 		l.role, l.received = RoleDecode, &t
 	} else if t.EngineID != nil || t.Host != nil || t.Port != nil || len(t.BlockIDs) > 0 {
 		return nil, badRequest("kv_transfer_params", "Remote decode must not name a remote engine.")
 	}
+
 	if s.options.Role != "" && s.options.Role != l.role {
 		return nil, badRequest("kv_transfer_params", "This engine has the other role.")
 	}
+
 	return l, nil
 }
 
@@ -137,8 +149,9 @@ type transfers struct {
 
 	mu    sync.Mutex
 	rooms map[int64]*room
-	kv    map[string][]int // vLLM: blocks that no decode engine has fetched, by the hash of the prompt and the first block
-	next  int              // the last block
+	// vLLM: blocks that no decode engine has fetched, by the hash of the prompt and the first block
+	kv   map[string][]int
+	next int // the last block
 }
 
 // room is a bootstrap room of SGLang.
@@ -173,6 +186,9 @@ func hashOf(prompt []harmony.Token) string {
 func (s *Sim) awaitPeer(ctx context.Context, req *modelRequest, local net.Addr) *apiError {
 	ctx, cancel := context.WithTimeout(ctx, defaulted(req.behavior.Meet, 30*time.Second))
 	defer cancel()
+
+	// A prefill request of vLLM does not wait: the decode request is sent only after its response. The two
+	// requests of SGLang run at the same time, and meet in a room.
 	switch l := req.part; {
 	case l.received != nil:
 		return s.fetchBlocks(ctx, req)
@@ -187,28 +203,37 @@ func (s *Sim) awaitPeer(ctx context.Context, req *modelRequest, local net.Addr) 
 }
 
 func kvError(format string, args ...any) *apiError {
-	return &apiError{http.StatusInternalServerError, "KVTransferError: " + fmt.Sprintf(format, args...), "InternalServerError", ""}
+	return &apiError{
+		http.StatusInternalServerError, "KVTransferError: " + fmt.Sprintf(format, args...), "InternalServerError", "",
+	}
 }
 
 // openRoom opens the bootstrap room and waits for the decode request.
 func (s *Sim) openRoom(ctx context.Context, req *modelRequest, local net.Addr) *apiError {
 	l := req.part
+	// The bootstrap server of this simulator is its own listener. A request that names another one was
+	// routed to the wrong prefill engine. There is no address when a test calls the handler directly.
 	if local != nil {
 		_, port, err := net.SplitHostPort(local.String())
 		if err != nil || !strings.HasSuffix(l.bootstrap, ":"+port) {
 			return kvError("the bootstrap server of this engine is not at %s", l.bootstrap)
 		}
 	}
+
 	r := &room{prompt: hashOf(req.prompt), arrived: make(chan struct{}), computed: make(chan struct{})}
 	s.transfers.mu.Lock()
+	// The room is looked up and taken under one lock, so only one of two requests with the same number gets
+	// it.
 	_, inUse := s.transfers.rooms[l.room]
 	if !inUse {
 		s.transfers.rooms[l.room] = r
 	}
 	s.transfers.mu.Unlock()
+
 	if inUse {
 		return badRequest("bootstrap_room", fmt.Sprintf("Room %d is in use.", l.room))
 	}
+
 	select {
 	case <-r.arrived:
 		return nil
@@ -245,6 +270,8 @@ func (s *Sim) findRoom(ctx context.Context, req *modelRequest) *apiError {
 	l := req.part
 	where := fmt.Sprintf("http://%s/sim/room?room=%d&prompt=%s", l.bootstrap, l.room, hashOf(req.prompt))
 	for {
+		// The prefill request may arrive later, or its engine may still start: a missing room and a failed
+		// connection are asked again until the time is over.
 		var computed struct {
 			Cached int `json:"cached"`
 		}
@@ -252,9 +279,11 @@ func (s *Sim) findRoom(ctx context.Context, req *modelRequest) *apiError {
 		case err == nil && status == http.StatusOK:
 			req.cached = computed.Cached
 			return nil
+		// No later answer can be better: both requests must have the same prompt.
 		case err == nil && status == http.StatusConflict:
 			return kvError("room %d has another prompt", l.room)
 		}
+
 		sleep(ctx.Done(), pollInterval)
 		if ctx.Err() != nil {
 			return kvError("there is no room %d at %s", l.room, l.bootstrap)
@@ -271,6 +300,7 @@ func (s *Sim) post(ctx context.Context, where string, into any) (status int, err
 	if err != nil {
 		return 0, err
 	}
+
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
 		err = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(into)
@@ -285,6 +315,7 @@ func (s *Sim) serveRoom(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+
 	s.transfers.mu.Lock()
 	r := s.transfers.rooms[number]
 	s.transfers.mu.Unlock()
@@ -296,7 +327,11 @@ func (s *Sim) serveRoom(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		return
 	}
+
+	// An engine that lost the connection asks again for the same room, and a channel can be closed only
+	// once.
 	r.once.Do(func() { close(r.arrived) })
+
 	select {
 	case <-r.computed:
 		writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"cached":%d}`, r.cached))
@@ -311,14 +346,18 @@ func (s *Sim) keepBlocks(req *modelRequest, local net.Addr) {
 		host, text, _ = net.SplitHostPort(local.String()) // the address of a listener is valid
 		port, _ = strconv.Atoi(text)
 	}
+
 	m := s.transfers
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Numbers of blocks are never used twice, so a request that is sent again does not find the blocks of
+	// another.
 	blocks := make([]int, (len(req.prompt)+s.options.BlockSize-1)/s.options.BlockSize)
 	for i := range blocks {
 		m.next++
 		blocks[i] = m.next
 	}
+
 	m.kv[kvKey(hashOf(req.prompt), blocks)] = blocks
 	id := "sim-" + text
 	req.part.produced = &kvTransfer{RemotePrefill: true, EngineID: &id, BlockIDs: blocks, Host: &host, Port: &port}
@@ -332,10 +371,12 @@ func (s *Sim) fetchBlocks(ctx context.Context, req *modelRequest) *apiError {
 	ids := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.BlockIDs), " ", ","), "[]")
 	query := url.Values{"engine": {*t.EngineID}, "blocks": {ids}, "prompt": {hashOf(req.prompt)}}
 	where := fmt.Sprintf("http://%s/sim/kv?%s", net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port)), query.Encode())
+
 	var nothing struct{}
 	if status, err := s.post(ctx, where, &nothing); err != nil || status != http.StatusOK {
 		return kvError("the remote blocks cannot be read")
 	}
+	// The last id is computed here, because an engine must compute at least one to have an output.
 	req.cached = len(req.prompt) - 1
 	return nil
 }
@@ -343,16 +384,20 @@ func (s *Sim) fetchBlocks(ctx context.Context, req *modelRequest) *apiError {
 // serveKV returns blocks. Each can be fetched once.
 func (s *Sim) serveKV(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	_, port, _ := net.SplitHostPort(fmt.Sprint(r.Context().Value(http.LocalAddrContextKey))) // the address of a listener is valid
+	// The address of a listener is valid.
+	_, port, _ := net.SplitHostPort(fmt.Sprint(r.Context().Value(http.LocalAddrContextKey)))
+
 	blocks, bad := parseIDs([]byte("[" + query.Get("blocks") + "]"))
 	if bad >= 0 || len(blocks) == 0 {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+
 	wanted := make([]int, len(blocks))
 	for i, id := range blocks {
 		wanted[i] = int(id)
 	}
+
 	m := s.transfers
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -361,6 +406,7 @@ func (s *Sim) serveKV(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+
 	delete(m.kv, key)
 	writeJSON(w, http.StatusOK, []byte("{}"))
 }

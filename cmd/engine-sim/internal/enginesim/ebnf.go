@@ -29,7 +29,8 @@ type ebnfNode struct {
 }
 
 var (
-	ebnfToken  = regexp.MustCompile(`^(?:::=|"(?:[^"\\]|\\.)*"|\[(?:[^]\\]|\\.)*\]|[a-z][a-z0-9_]*|[()|*+?]|\{[0-9]+(?:,[0-9]*)?\})`)
+	ebnfToken = regexp.MustCompile(`^(?:::=|"(?:[^"\\]|\\.)*"|\[(?:[^]\\]|\\.)*\]|` +
+		`[a-z][a-z0-9_]*|[()|*+?]|\{[0-9]+(?:,[0-9]*)?\})`)
 	ebnfEscape = regexp.MustCompile(`\\(?:u([0-9a-f]{4})|U([0-9a-f]{8}))`)
 )
 
@@ -45,15 +46,19 @@ func readEBNF(text string) (ebnf, error) {
 			}
 			tokens, rest = append(tokens, token), rest[len(token):]
 		}
+
 		if len(tokens) < 3 || tokens[1] != "::=" {
 			return nil, errEBNF
 		}
+
 		p := ebnfParser{tokens: tokens[2:]}
 		g[tokens[0]] = p.alternatives()
 		if p.err != nil || len(p.tokens) > 0 {
 			return nil, errEBNF
 		}
 	}
+
+	// xgrammar begins with the rule of this name.
 	if g["root"] == nil {
 		return nil, errEBNF
 	}
@@ -92,6 +97,7 @@ func (p *ebnfParser) repeated() *ebnfNode {
 	if len(p.tokens) == 0 {
 		return n
 	}
+
 	switch t := p.tokens[0]; {
 	case p.take("*"):
 		return &ebnfNode{of: n, most: -1}
@@ -99,11 +105,13 @@ func (p *ebnfParser) repeated() *ebnfNode {
 		return &ebnfNode{of: n, least: 1, most: -1}
 	case p.take("?"):
 		return &ebnfNode{of: n, most: 1}
+
 	case t[0] == '{':
 		p.take(t)
 		from, to, ranged := strings.Cut(strings.Trim(t, "{}"), ",")
 		least, _ := strconv.Atoi(from)
 		most, err := strconv.Atoi(to)
+		// {2} has no upper number of its own, {2,} has none at all.
 		if !ranged {
 			most = least
 		} else if err != nil {
@@ -111,12 +119,14 @@ func (p *ebnfParser) repeated() *ebnfNode {
 		}
 		return &ebnfNode{of: n, least: least, most: most}
 	}
+
 	return n
 }
 
 func (p *ebnfParser) item() *ebnfNode {
 	t := p.tokens[0]
 	p.tokens = p.tokens[1:]
+
 	switch {
 	case t == "(":
 		n := p.alternatives()
@@ -124,27 +134,33 @@ func (p *ebnfParser) item() *ebnfNode {
 			p.err = errEBNF
 		}
 		return n
+
 	case t[0] == '"':
 		text, err := strconv.Unquote(t)
 		if err != nil {
 			p.err = errEBNF
 		}
 		return &ebnfNode{text: text}
+
 	case t[0] == '[':
+		// EBNF of xgrammar writes characters as \uXXXX and \UXXXXXXXX, which Go's expressions do not know.
 		class, err := regexp.Compile(`^` + ebnfEscape.ReplaceAllString(t, `\x{$1$2}`))
 		if err != nil {
 			p.err = errEBNF
 			return &ebnfNode{}
 		}
+		// From a space on, because a control character would be hard to read in the output of a test.
 		for r := ' '; r < 0x110000; r++ {
 			if class.MatchString(string(r)) {
 				return &ebnfNode{class: class, shown: string(r)}
 			}
 		}
 		return &ebnfNode{class: class}
+
 	case t[0] >= 'a' && t[0] <= 'z':
 		return &ebnfNode{rule: t}
 	}
+
 	p.err = errEBNF
 	return &ebnfNode{}
 }
@@ -182,32 +198,39 @@ func (m *ebnfMatch) endsAt(n *ebnfNode, at int) []int {
 		place := ebnfPlace{n.rule, at}
 		to, known := m.found[place]
 		if !known && m.grammar[n.rule] != nil {
+			// A rule that begins with itself arrives here again. It finds nothing then, instead of never ending.
 			m.found[place] = nil
 			to = m.endsAt(m.grammar[n.rule], at)
 			m.found[place] = to
 		}
 		return to
+
 	case n.class != nil:
 		span := n.class.FindStringIndex(m.text[at:])
 		if span == nil {
 			return nil
 		}
+		// A negated class matches the marks, which stand for special tokens. No class of a grammar may accept
+		// those.
 		if r, _ := utf8.DecodeRuneInString(m.text[at:]); isMark(r) {
 			return nil
 		}
 		return []int{at + span[1]}
+
 	case n.alt != nil:
 		var to []int
 		for _, one := range n.alt {
 			to = append(to, m.endsAt(one, at)...)
 		}
 		return to
+
 	case n.seq != nil:
 		to := []int{at}
 		for _, part := range n.seq {
 			to = m.ends(part, to)
 		}
 		return to
+
 	case n.of != nil:
 		return m.repeated(n, at)
 	case strings.HasPrefix(m.text[at:], n.text):
@@ -221,8 +244,11 @@ func (m *ebnfMatch) repeated(n *ebnfNode, at int) []int {
 	for range n.least {
 		last = m.ends(n.of, last)
 	}
+
 	all := slices.Clone(last)
 	for i := n.least; (n.most < 0 || i < n.most) && len(last) > 0; i++ {
+		// A position that is known already leads nowhere new. Without this, a repetition of an empty text would
+		// not end.
 		last = slices.DeleteFunc(m.ends(n.of, last), func(p int) bool { return slices.Contains(all, p) })
 		all = append(all, last...)
 	}
@@ -239,10 +265,12 @@ func (g ebnf) sampleOf(n *ebnfNode, depth int) (string, bool) {
 	switch {
 	case n == nil || depth > maxSampleDepth:
 		return "", false
+
 	case n.rule != "":
 		return g.sampleOf(g[n.rule], depth+1)
 	case n.class != nil:
 		return n.shown, n.shown != ""
+
 	case n.alt != nil:
 		var texts []string
 		for _, one := range n.alt {
@@ -251,6 +279,7 @@ func (g ebnf) sampleOf(n *ebnfNode, depth int) (string, bool) {
 			}
 		}
 		return shortest(texts), len(texts) > 0
+
 	case n.seq != nil:
 		var whole strings.Builder
 		for _, part := range n.seq {
@@ -261,9 +290,11 @@ func (g ebnf) sampleOf(n *ebnfNode, depth int) (string, bool) {
 			whole.WriteString(text)
 		}
 		return whole.String(), true
+
 	case n.of != nil && n.least > 0:
 		text, ok := g.sampleOf(n.of, depth)
 		return strings.Repeat(text, n.least), ok
 	}
+
 	return n.text, true
 }

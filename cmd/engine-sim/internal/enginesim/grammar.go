@@ -97,22 +97,28 @@ func readGrammar(tag string) (*grammar, *apiError) {
 func (g *grammar) check() *apiError {
 	invalid := badRequest("", "Invalid structural tag specification.")
 	broken := &apiError{http.StatusInternalServerError, "Internal server error", "InternalServerError", ""}
+
 	parts := g.Elements
 	switch g.Type {
 	case "const_string":
+		// In a text, xgrammar takes a special token and its spelling alike. The filter must ask for the token.
 		if strings.Contains(g.Value, "<|") {
 			return badRequest("", "The simulated engine supports special tokens only as tokens.")
 		}
 	case "token":
+		// vLLM 0.32 (xgrammar 0.2.8) answers 500 to a tag that requires a stop token.
 		if slices.Contains(eos, g.Token) || g.Token < harmony.TokenStartOfText {
 			return broken
 		}
+
 	case "any_tokens":
 		for _, id := range g.Excludes {
+			// Ids below the special ones are pieces of text, which no mark stands for.
 			if id >= harmony.TokenStartOfText {
 				g.excludes += markOf(id)
 			}
 		}
+
 	case "json_schema":
 		if !gjson.ValidBytes(g.Schema) || !patternsSupported(gjson.ParseBytes(g.Schema)) {
 			return invalid
@@ -127,6 +133,7 @@ func (g *grammar) check() *apiError {
 		if g.ebnf, err = readEBNF(g.Grammar); err != nil {
 			return invalid
 		}
+
 	case "sequence", "or":
 		if len(parts) == 0 {
 			return invalid
@@ -144,6 +151,8 @@ func (g *grammar) check() *apiError {
 		if part == nil {
 			return invalid
 		}
+		// Once vLLM has compiled a tag with a stop token, it answers 500 to each tag that has a token in this
+		// place, until it is restarted. The simulator always does.
 		if i > 0 && g.Type == "sequence" && part.Type == "token" {
 			return broken
 		}
@@ -174,33 +183,40 @@ func (g *grammar) ends(s string, at int) []int {
 	case "repeat":
 		return g.Content.ends(s, at)
 	case "json_schema":
+		// A decoder stops after the value. What follows it belongs to the next element.
 		d := json.NewDecoder(strings.NewReader(rest))
 		var raw json.RawMessage
 		if d.Decode(&raw) == nil && matchesSchema(raw, g.Schema) {
 			return []int{at + int(d.InputOffset())}
 		}
+
 	case "regex":
+		// Patterns are anchored at both ends, so a match is all the rest.
 		if g.regex.MatchString(rest) {
 			return []int{len(s)}
 		}
 	case "grammar":
 		return g.ebnf.ends(s, at)
+
 	case "sequence":
 		places := []int{at}
 		for _, e := range g.Elements {
 			places = e.endsOf(s, places)
 		}
 		return places
+
 	case "or":
 		var places []int
 		for _, e := range g.Elements {
 			places = append(places, e.ends(s, at)...)
 		}
 		return places
+
 	case "optional":
 		return append(g.Content.ends(s, at), at)
 	case "star":
 		places := []int{at}
+		// Only new positions are followed, so that the loop ends for a content that matches nothing.
 		for last := places; len(last) > 0; places = append(places, last...) {
 			last = slices.DeleteFunc(g.Content.endsOf(s, last), func(p int) bool { return slices.Contains(places, p) })
 		}
@@ -255,21 +271,25 @@ func (g *grammar) samples() []string {
 			return nil
 		}
 		return []string{smallestMatch(re)}
+
 	case "grammar":
 		if text, ok := g.ebnf.sample(); ok {
 			return []string{text}
 		}
 		return nil
+
 	case "token":
 		return []string{markOf(g.Token)}
 	case "repeat":
 		return g.Content.samples()
+
 	case "or":
 		var all []string
 		for _, e := range g.Elements {
 			all = append(all, e.samples()...)
 		}
 		return all[:min(len(all), maxSamples)]
+
 	case "sequence":
 		all := []string{""}
 		for _, e := range g.Elements {
@@ -305,6 +325,7 @@ func smallestMatch(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:
 		return string(re.Rune)
+
 	case syntax.OpCharClass:
 		for i := 0; i+1 < len(re.Rune); i += 2 {
 			if r := max(re.Rune[i], ' '); r <= re.Rune[i+1] { // prefer a printable character
@@ -312,6 +333,7 @@ func smallestMatch(re *syntax.Regexp) string {
 			}
 		}
 		return string(re.Rune[:min(1, len(re.Rune))])
+
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		return "a"
 	case syntax.OpCapture:
@@ -320,6 +342,7 @@ func smallestMatch(re *syntax.Regexp) string {
 		return smallestMatch(re.Sub[0])
 	case syntax.OpRepeat:
 		return strings.Repeat(smallestMatch(re.Sub[0]), re.Min)
+
 	case syntax.OpConcat:
 		var b strings.Builder
 		for _, sub := range re.Sub {
@@ -329,6 +352,7 @@ func smallestMatch(re *syntax.Regexp) string {
 	case syntax.OpAlternate:
 		return smallestMatch(re.Sub[0])
 	}
+
 	return ""
 }
 
@@ -352,6 +376,7 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 	one := func(v gjson.Result) func(gjson.Result) bool {
 		return func(s gjson.Result) bool { return w.isOf(v, s, depth+1) }
 	}
+	// xgrammar takes oneOf for anyOf: it does not check that only one of the schemas fits.
 	for _, k := range []string{"anyOf", "oneOf"} {
 		if list := s.Get(k); list.Exists() && !slices.ContainsFunc(list.Array(), one(v)) {
 			return false
@@ -372,7 +397,8 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 		return false
 	}
 
-	if types := s.Get("type"); types.Exists() && !slices.ContainsFunc(types.Array(), func(t gjson.Result) bool { return isType(v, t.Str) }) {
+	ofType := func(t gjson.Result) bool { return isType(v, t.Str) }
+	if types := s.Get("type"); types.Exists() && !slices.ContainsFunc(types.Array(), ofType) {
 		return false
 	}
 
@@ -381,7 +407,8 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 		return w.objectIsOf(v, s, depth)
 	case v.IsArray():
 		return within(len(v.Array()), s, "minItems", "maxItems") &&
-			(!s.Get("items").Exists() || !slices.ContainsFunc(v.Array(), func(x gjson.Result) bool { return !one(x)(s.Get("items")) }))
+			(!s.Get("items").Exists() ||
+				!slices.ContainsFunc(v.Array(), func(x gjson.Result) bool { return !one(x)(s.Get("items")) }))
 	case v.Type == gjson.String:
 		return matchesPattern(v.Str, s.Get("pattern")) && within(len([]rune(v.Str)), s, "minLength", "maxLength")
 	case v.Type == gjson.Number:
@@ -419,6 +446,7 @@ func (w *schemaWalk) objectIsOf(v, s gjson.Result, depth int) bool {
 			return false
 		}
 	}
+
 	declared := s.Get("properties").Map()
 	more := s.Get("additionalProperties")
 	ok := true
@@ -430,10 +458,12 @@ func (w *schemaWalk) objectIsOf(v, s gjson.Result, depth int) bool {
 		case more.Exists():
 			ok = w.isOf(x, more, depth+1)
 		default:
+			// xgrammar closes an object with declared properties, although JSON Schema leaves it open.
 			ok = len(declared) == 0
 		}
 		return ok
 	})
+
 	return ok
 }
 
@@ -446,6 +476,10 @@ func (g *grammar) choose(candidates []sequence) (sequence, error) {
 			return seq, nil
 		}
 	}
+
+	// No candidate fits. The grammar's shortest texts replace the last message, and what the model has
+	// thought before stays, so that tests see the reasoning they asked for. The texts with the candidate's
+	// own header come first.
 	samples := g.samples()
 	var texts []string
 	for _, seq := range candidates {
@@ -458,11 +492,13 @@ func (g *grammar) choose(candidates []sequence) (sequence, error) {
 			}
 		}
 	}
+
 	for _, seq := range candidates {
 		text, _ := seq.text()
 		thought, _ := splitLast(text)
 		texts = append(texts, thought+shortest(samples))
 	}
+
 	for _, text := range append(texts, shortest(samples)) {
 		if g.accepts(text) {
 			ids := appendSigned(nil, markedIDs(text))
@@ -481,10 +517,13 @@ func (s sequence) text() (string, bool) {
 		case fillerForever:
 			return markedText(ids), false
 		case fillerWord:
+			// A filler stands for any word, so any of them shows whether the grammar takes it.
 			id = int32(fillerWords()[0])
 		}
 		ids = append(ids, harmony.Token(id))
 	}
+
+	// An end token stops the generation before the grammar sees it.
 	if n := len(ids) - 1; n >= 0 && (slices.Contains(eos, ids[n]) || ids[n] == harmony.TokenEnd) {
 		ids = ids[:n]
 	}

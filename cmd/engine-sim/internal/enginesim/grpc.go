@@ -74,12 +74,17 @@ var vllmGRPC = grpcAPI{
 		1: {name: "request_id"},
 		2: {kind: typeMessage, fields: protoFields{2: {name: "input_ids", kind: typeIDs}}},
 		4: {kind: typeMessage, fields: protoFields{
-			1: {name: "temperature", kind: typeFloat}, 2: {name: "top_p", kind: typeFloat}, 3: {name: "top_k", kind: typeInt}, 4: {name: "min_p", kind: typeFloat},
-			5: {name: "frequency_penalty", kind: typeFloat}, 6: {name: "presence_penalty", kind: typeFloat}, 7: {name: "repetition_penalty", kind: typeFloat},
-			8: {name: "max_tokens", kind: typeInt}, 9: {name: "min_tokens", kind: typeInt}, 10: {name: "stop"}, 11: {name: "stop_token_ids", kind: typeIDs},
-			12: {name: "skip_special_tokens", kind: typeBool}, 14: {name: "ignore_eos", kind: typeBool}, 15: {name: "n", kind: typeInt},
+			1: {name: "temperature", kind: typeFloat}, 2: {name: "top_p", kind: typeFloat},
+			3: {name: "top_k", kind: typeInt}, 4: {name: "min_p", kind: typeFloat},
+			5: {name: "frequency_penalty", kind: typeFloat}, 6: {name: "presence_penalty", kind: typeFloat},
+			7: {name: "repetition_penalty", kind: typeFloat},
+			8: {name: "max_tokens", kind: typeInt}, 9: {name: "min_tokens", kind: typeInt},
+			10: {name: "stop"}, 11: {name: "stop_token_ids", kind: typeIDs},
+			12: {name: "skip_special_tokens", kind: typeBool}, 14: {name: "ignore_eos", kind: typeBool},
+			15: {name: "n", kind: typeInt},
 			16: {name: "json_schema"}, 17: {name: "regex"}, 18: {name: "ebnf"}, 19: {name: "structural_tag"},
-			22: {name: "logprobs", kind: typeInt}, 24: {name: "seed", kind: typeInt}, 26: {name: "logit_bias", kind: typeBias}, 28: {name: "grammar_from_first_token", kind: typeBool},
+			22: {name: "logprobs", kind: typeInt}, 24: {name: "seed", kind: typeInt},
+			26: {name: "logit_bias", kind: typeBias}, 28: {name: "grammar_from_first_token", kind: typeBool},
 		}},
 		5: {name: "stream", kind: typeBool}, 8: {name: "kv_transfer_params_json"},
 	},
@@ -87,10 +92,14 @@ var vllmGRPC = grpcAPI{
 	defaults: sampling{temperature: 1},
 	min:      "min_tokens", max: "max_tokens",
 	chunk: 1, complete: 2,
-	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 7},
-	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 8, matched: 10},
-	readLogprobs:   params.readLogprobs, appendLogprobs: appendVLLMColumns,
-	info:        infoFields{id: []protowire.Number{1, 6}, generation: 2, context: 3, vocabulary: 4, kind: 8, architectures: 9, stops: 10},
+	chunkFields: replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 7},
+	completeFields: replyFields{
+		ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 8, matched: 10,
+	},
+	readLogprobs: params.readLogprobs, appendLogprobs: appendVLLMColumns,
+	info: infoFields{
+		id: []protowire.Number{1, 6}, generation: 2, context: 3, vocabulary: 4, kind: 8, architectures: 9, stops: 10,
+	},
 	countsDelta: true, repeats: true,
 }
 
@@ -100,25 +109,38 @@ var sglangGRPC = grpcAPI{
 		1: {name: "request_id"},
 		2: {kind: typeMessage, fields: protoFields{2: {name: "input_ids", kind: typeIDs}}},
 		4: {kind: typeMessage, fields: protoFields{
-			1: {name: "temperature", kind: typeFloat}, 2: {name: "top_p", kind: typeFloat}, 3: {name: "top_k", kind: typeInt}, 4: {name: "min_p", kind: typeFloat},
-			5: {name: "frequency_penalty", kind: typeFloat}, 6: {name: "presence_penalty", kind: typeFloat}, 7: {name: "repetition_penalty", kind: typeFloat},
-			8: {name: "max_new_tokens", kind: typeInt}, 9: {name: "stop"}, 10: {name: "stop_token_ids", kind: typeIDs},
-			11: {name: "skip_special_tokens", kind: typeBool}, 13: {name: "regex"}, 14: {name: "json_schema"}, 15: {name: "ebnf"}, 16: {name: "structural_tag"},
-			17: {name: "n", kind: typeInt}, 18: {name: "min_new_tokens", kind: typeInt}, 19: {name: "ignore_eos", kind: typeBool}, 20: {name: "no_stop_trim", kind: typeBool},
+			1: {name: "temperature", kind: typeFloat}, 2: {name: "top_p", kind: typeFloat},
+			3: {name: "top_k", kind: typeInt}, 4: {name: "min_p", kind: typeFloat},
+			5: {name: "frequency_penalty", kind: typeFloat}, 6: {name: "presence_penalty", kind: typeFloat},
+			7: {name: "repetition_penalty", kind: typeFloat},
+			8: {name: "max_new_tokens", kind: typeInt}, 9: {name: "stop"},
+			10: {name: "stop_token_ids", kind: typeIDs},
+			11: {name: "skip_special_tokens", kind: typeBool}, 13: {name: "regex"}, 14: {name: "json_schema"},
+			15: {name: "ebnf"}, 16: {name: "structural_tag"},
+			17: {name: "n", kind: typeInt}, 18: {name: "min_new_tokens", kind: typeInt},
+			19: {name: "ignore_eos", kind: typeBool}, 20: {name: "no_stop_trim", kind: typeBool},
 			21: {name: "stream_interval", kind: typeInt}, 22: {name: "logit_bias", kind: typeBias},
 		}},
-		5: {name: "return_logprob", kind: typeBool}, 6: {name: "logprob_start_len", kind: typeInt}, 7: {name: "top_logprobs_num", kind: typeInt},
-		10: {kind: typeMessage, fields: protoFields{1: {name: "bootstrap_host"}, 2: {name: "bootstrap_port", kind: typeInt}, 3: {name: "bootstrap_room", kind: typeInt}}},
+		5: {name: "return_logprob", kind: typeBool}, 6: {name: "logprob_start_len", kind: typeInt},
+		7: {name: "top_logprobs_num", kind: typeInt},
+		10: {kind: typeMessage, fields: protoFields{
+			1: {name: "bootstrap_host"}, 2: {name: "bootstrap_port", kind: typeInt},
+			3: {name: "bootstrap_room", kind: typeInt},
+		}},
 		17: {name: "stream", kind: typeBool},
 	},
 	partOf:   (*Sim).readBootstrap,
 	defaults: sampling{topP: 1, n: 1},
 	min:      "min_new_tokens", max: "max_new_tokens",
 	chunk: 2, complete: 3,
-	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 8},
-	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 11, matched: 8},
-	readLogprobs:   params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
-	info:    infoFields{id: []protowire.Number{1, 6}, generation: 3, context: 7, vocabulary: 8, kind: 10, stops: 11, architectures: 15},
+	chunkFields: replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 8},
+	completeFields: replyFields{
+		ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 11, matched: 8,
+	},
+	readLogprobs: params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
+	info: infoFields{
+		id: []protowire.Number{1, 6}, generation: 3, context: 7, vocabulary: 8, kind: 10, stops: 11, architectures: 15,
+	},
 	repeats: true,
 }
 
@@ -128,15 +150,22 @@ var trtllmGRPC = grpcAPI{
 		1: {name: "request_id"},
 		2: {kind: typeMessage, fields: protoFields{2: {name: "input_ids", kind: typeIDs}}},
 		3: {kind: typeMessage, fields: protoFields{
-			1: {name: "beam_width", kind: typeInt}, 2: {name: "n", kind: typeInt}, 3: {name: "top_k", kind: typeInt}, 4: {name: "top_p", kind: typeFloat},
-			8: {name: "seed", kind: typeInt}, 9: {name: "temperature", kind: typeFloat}, 10: {name: "min_tokens", kind: typeInt},
-			12: {name: "repetition_penalty", kind: typeFloat}, 13: {name: "presence_penalty", kind: typeFloat}, 14: {name: "frequency_penalty", kind: typeFloat},
+			1: {name: "beam_width", kind: typeInt}, 2: {name: "n", kind: typeInt},
+			3: {name: "top_k", kind: typeInt}, 4: {name: "top_p", kind: typeFloat},
+			8: {name: "seed", kind: typeInt}, 9: {name: "temperature", kind: typeFloat},
+			10: {name: "min_tokens", kind: typeInt},
+			12: {name: "repetition_penalty", kind: typeFloat}, 13: {name: "presence_penalty", kind: typeFloat},
+			14: {name: "frequency_penalty", kind: typeFloat},
 			19: {name: "min_p", kind: typeFloat},
 		}},
-		4:  {kind: typeMessage, fields: protoFields{1: {name: "logprobs", kind: typeInt}, 5: {name: "exclude_input_from_output", kind: typeBool}}},
-		5:  {name: "max_tokens", kind: typeInt},
-		6:  {name: "stream", kind: typeBool},
-		11: {kind: typeMessage, fields: protoFields{1: {name: "guide_type", kind: typeInt}, 2: {name: "structural_tag"}}},
+		4: {kind: typeMessage, fields: protoFields{
+			1: {name: "logprobs", kind: typeInt}, 5: {name: "exclude_input_from_output", kind: typeBool},
+		}},
+		5: {name: "max_tokens", kind: typeInt},
+		6: {name: "stream", kind: typeBool},
+		11: {kind: typeMessage, fields: protoFields{
+			1: {name: "guide_type", kind: typeInt}, 2: {name: "structural_tag"},
+		}},
 		19: {name: "cache_salt_id", kind: typeInt},
 		22: {name: "stop_token_ids", kind: typeIDs}, 23: {name: "ignore_eos", kind: typeBool},
 		26: {name: "include_stop_token_in_output", kind: typeBool},
@@ -144,17 +173,23 @@ var trtllmGRPC = grpcAPI{
 	defaults: sampling{temperature: 1, topP: 1, n: 1},
 	min:      "min_tokens", max: "max_tokens",
 	chunk: 2, complete: 3,
-	chunkFields:    replyFields{ids: 1, index: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6},
-	completeFields: replyFields{ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, logprobs: 8, matched: 13},
-	readLogprobs:   params.readLogprobs, appendLogprobs: appendRows,
+	chunkFields: replyFields{ids: 1, index: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6},
+	completeFields: replyFields{
+		ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, logprobs: 8, matched: 13,
+	},
+	readLogprobs: params.readLogprobs, appendLogprobs: appendRows,
 	info: infoFields{id: []protowire.Number{1}, context: 3},
 }
 
 // parse decodes a framed request to JSON members.
 func (a grpcAPI) parse(body []byte) (map[string]json.RawMessage, *apiError) {
-	if len(body) < framePrefix || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-framePrefix) {
+	// A real server also reads compressed messages (flag 1). The filter sends none, so one is a mistake of
+	// the filter.
+	if len(body) < framePrefix || body[0] != 0 ||
+		uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-framePrefix) {
 		return nil, &apiError{http.StatusInternalServerError, "the request is not a single gRPC message", "", ""}
 	}
+
 	p := map[string]json.RawMessage{}
 	if !a.request.read(body[framePrefix:], p) {
 		return nil, &apiError{http.StatusInternalServerError, "Exception deserializing request!", "", ""}
@@ -170,13 +205,16 @@ func (f protoFields) read(b []byte, p map[string]json.RawMessage) bool {
 		if n < 0 {
 			return false
 		}
+
 		b = b[n:]
 		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
 			return false
 		}
+		// Fields that are not in the table are skipped, as protobuf requires: a newer filter may send more.
 		if field, known := f[number]; known && !field.read(kind, b[:n], p) {
 			return false
 		}
+
 		b = b[n:]
 	}
 	return true
@@ -192,10 +230,12 @@ func (f protoField) read(kind protowire.Type, value []byte, p map[string]json.Ra
 		bits, _ := protowire.ConsumeFixed32(value)
 		p[f.name] = strconv.AppendFloat(nil, float64(math.Float32frombits(bits)), 'g', -1, 32)
 		return f.kind == typeFloat
+
 	case protowire.BytesType:
 		inner, _ := protowire.ConsumeBytes(value)
 		return f.readBytes(inner, p)
 	}
+
 	return false
 }
 
@@ -217,7 +257,9 @@ func (f protoField) readBytes(b []byte, p map[string]json.RawMessage) bool {
 		p[f.name] = appendQuoted(nil, string(b))
 	case typeMessage:
 		return f.fields.read(b, p)
+
 	case typeIDs:
+		// proto3 packs repeated numbers, so they arrive as bytes.
 		var ids []harmony.Token
 		for len(b) > 0 {
 			v, n := protowire.ConsumeVarint(b)
@@ -227,11 +269,13 @@ func (f protoField) readBytes(b []byte, p map[string]json.RawMessage) bool {
 			ids, b = append(ids, harmony.Token(v)), b[n:]
 		}
 		p[f.name] = appendIDs(nil, ids)
+
 	case typeBias:
 		return f.readBias(b, p)
 	default:
 		return false
 	}
+
 	return true
 }
 
@@ -239,17 +283,22 @@ func (f protoField) readBytes(b []byte, p map[string]json.RawMessage) bool {
 func (f protoField) readBias(b []byte, p map[string]json.RawMessage) bool {
 	entry := map[string]json.RawMessage{}
 	keys := protoFields{1: {name: "key", kind: typeInt}, 2: {name: "value", kind: typeFloat}}
+
+	// The key of vLLM's map is a number, that of SGLang's a string.
 	if number, kind, _ := protowire.ConsumeTag(b); number == 1 && kind == protowire.BytesType {
 		keys[1] = protoField{name: "key"}
 	}
+
 	bias := map[string]json.RawMessage{}
 	if !keys.read(b, entry) || len(p[f.name]) > 0 && json.Unmarshal(p[f.name], &bias) != nil {
 		return false
 	}
+
 	key := string(entry["key"])
 	if text, err := strconv.Unquote(key); err == nil {
 		key = text
 	}
+
 	bias[key] = entry["value"]
 	all, err := json.Marshal(bias)
 	p[f.name] = all
@@ -259,16 +308,22 @@ func (f protoField) readBias(b []byte, p map[string]json.RawMessage) bool {
 func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
 	req := &modelRequest{model: s.options.Models[0], form: formFrames}
-	if err := p.getAll(field{"request_id", &req.id}, field{"stream", &req.stream}, field{"include_stop_token_in_output", &req.returnIDs}); err != nil {
+	if err := p.getAll(
+		field{"request_id", &req.id}, field{"stream", &req.stream},
+		field{"include_stop_token_in_output", &req.returnIDs},
+	); err != nil {
 		return nil, err
 	}
+
 	if req.id == "" {
 		req.id = s.nextID()
 	}
+
 	var err *apiError
 	if req.prompt, err = p.takePrompt("input_ids"); err != nil {
 		return req, err
 	}
+
 	limit := s.options.ContextLength
 	defaults := a.defaults
 	defaults.maxTokens = limit
@@ -276,12 +331,15 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if err != nil {
 		return req, err
 	}
+
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
+
 	if req.logprobs, err = a.readLogprobs(p); err != nil {
 		return req, err
 	}
+
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
@@ -305,9 +363,12 @@ type grpcReply struct {
 
 func (r *grpcReply) event(b []byte, c *choice, from int) []byte {
 	ids := r.visibleIDs(c, from)
+	// A chunk without ids says nothing. What the stop token would add is in the Complete.
 	if len(ids) == 0 {
 		return b
 	}
+
+	// The Complete of vLLM and SGLang repeats the ids of the last chunk, so its place is kept.
 	r.chunkStart[c.index] = from
 	r.fill(r.api.chunkFields, c, from, ids)
 	return r.wrap(b, r.api.chunk)
@@ -326,21 +387,29 @@ func (r *grpcReply) visibleIDs(c *choice, from int) []harmony.Token {
 func (r *grpcReply) last(b []byte, c *choice) []byte {
 	from := 0
 	if r.api.repeats && r.req.stream {
+		// In a stream the Complete repeats the last chunk, otherwise it has the whole output.
 		from = r.chunkStart[c.index]
 	}
+
 	f := r.api.completeFields
 	r.fill(f, c, from, r.visibleIDs(c, from))
+
 	finish := c.finish
 	if abortStatus(finish) != 0 {
 		finish = "abort"
 	}
 	r.message = protowire.AppendString(protowire.AppendTag(r.message, f.finish, protowire.BytesType), finish)
+
+	// No engine names its primary end token as the one that matched.
 	if n := len(c.output); c.finish == "stop" && c.output[n-1] != harmony.TokenReturn {
 		r.integer(f.matched, int(c.output[n-1]))
 	}
+
 	if transfer := r.req.producedText(); transfer != "" {
-		r.message = protowire.AppendString(protowire.AppendTag(r.message, r.api.transfer, protowire.BytesType), transfer)
+		r.message = protowire.AppendTag(r.message, r.api.transfer, protowire.BytesType)
+		r.message = protowire.AppendString(r.message, transfer)
 	}
+
 	return r.wrap(b, r.api.complete)
 }
 
@@ -354,13 +423,16 @@ func (r *grpcReply) fill(f replyFields, c *choice, from int, ids []harmony.Token
 		}
 		r.message = protowire.AppendBytes(protowire.AppendTag(r.message, f.ids, protowire.BytesType), packed)
 	}
+
 	r.integer(f.prompt, len(r.req.prompt))
 	if r.api.countsDelta && r.req.stream {
 		r.integer(f.completion, len(ids))
 	} else {
 		r.integer(f.completion, len(c.output))
 	}
+
 	r.integer(f.cached, r.req.cached)
+
 	if r.req.logprobs != nil && len(ids) > 0 {
 		r.message = r.api.appendLogprobs(r.message, f.logprobs, c, from, len(ids), *r.req.logprobs)
 	}
@@ -370,7 +442,8 @@ func (r *grpcReply) fill(f replyFields, c *choice, from int, ids []harmony.Token
 // integer adds a field unless it is 0.
 func (r *grpcReply) integer(number protowire.Number, v int) {
 	if v != 0 {
-		r.message = protowire.AppendVarint(protowire.AppendTag(r.message, number, protowire.VarintType), uint64(v)) //nolint:gosec // a count
+		r.message = protowire.AppendTag(r.message, number, protowire.VarintType)
+		r.message = protowire.AppendVarint(r.message, uint64(v)) //nolint:gosec // a count
 	}
 }
 
@@ -391,7 +464,8 @@ func (r *grpcReply) single(b []byte) []byte { return r.last(b, r.choices[0]) }
 // grpcCodes are the gRPC codes of HTTP statuses.
 var grpcCodes = map[int]int{
 	http.StatusBadRequest: 3, http.StatusGatewayTimeout: 4, http.StatusNotFound: 5, http.StatusForbidden: 7,
-	http.StatusTooManyRequests: 8, http.StatusInternalServerError: 13, http.StatusServiceUnavailable: 14, http.StatusUnauthorized: 16,
+	http.StatusTooManyRequests: 8, http.StatusInternalServerError: 13,
+	http.StatusServiceUnavailable: 14, http.StatusUnauthorized: 16,
 }
 
 func grpcCode(status int) int {

@@ -60,6 +60,7 @@ func unknownGRPC(w http.ResponseWriter, r *http.Request) bool {
 
 // append appends a GetModelInfoResponse.
 func (f infoFields) append(b []byte, s *Sim) []byte {
+	// Number 0 means that the engine's message has no such field.
 	text := func(number protowire.Number, v string) {
 		if number > 0 {
 			b = protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), v)
@@ -70,14 +71,17 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 			b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), v)
 		}
 	}
+
 	for _, number := range f.id {
 		text(number, s.options.Models[0])
 	}
+
 	integer(f.generation, 1)
 	integer(f.context, uint64(s.options.ContextLength)) //nolint:gosec // a length
 	integer(f.vocabulary, vocabularySize)
 	text(f.kind, "gpt_oss")
 	text(f.architectures, "GptOssForCausalLM")
+
 	if f.stops > 0 {
 		var packed []byte
 		for _, id := range eos {
@@ -85,6 +89,7 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, f.stops, protowire.BytesType), packed)
 	}
+
 	return b
 }
 

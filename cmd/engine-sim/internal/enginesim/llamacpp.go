@@ -24,11 +24,15 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	}
 
 	lastN := 64
-	if err := p.getAll(field{"stream", &req.stream}, field{"return_tokens", &req.returnIDs}, field{"repeat_last_n", &lastN}); err != nil {
+	if err := p.getAll(
+		field{"stream", &req.stream}, field{"return_tokens", &req.returnIDs}, field{"repeat_last_n", &lastN},
+	); err != nil {
 		return nil, llamacppError(err)
 	}
 	if lastN < 0 { // servers of 2026 do not accept -1 for the whole context
-		return nil, &apiError{http.StatusBadRequest, fmt.Sprintf("Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN), "invalid_request_error", ""}
+		return nil, &apiError{http.StatusBadRequest, fmt.Sprintf(
+			"Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN),
+			"invalid_request_error", ""}
 	}
 
 	var err *apiError
@@ -38,11 +42,13 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 
 	limit := s.options.ContextLength
 	if len(req.prompt) >= limit {
-		return req, &apiError{http.StatusBadRequest, fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
+		return req, &apiError{http.StatusBadRequest, fmt.Sprintf(
+			"request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
 			len(req.prompt), limit), "exceed_context_size_error", ""}
 	}
 
-	sampling, err := p.readSampling(sampling{temperature: 0.8, topP: 0.95, n: 1, maxTokens: limit}, "", "n_predict", "seed")
+	defaults := sampling{temperature: 0.8, topP: 0.95, n: 1, maxTokens: limit}
+	sampling, err := p.readSampling(defaults, "", "n_predict", "seed")
 	if err != nil {
 		return req, llamacppError(err)
 	}
@@ -64,7 +70,8 @@ func llamacppError(err *apiError) *apiError {
 }
 
 func (llamacppAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
-	b := fmt.Appendf(nil, `{"error":{"code":%d,"message":%s,"type":%s}}`, err.status, quote(err.message), quote(err.kind))
+	b := fmt.Appendf(nil, `{"error":{"code":%d,"message":%s,"type":%s}}`,
+		err.status, quote(err.message), quote(err.kind))
 	writeJSON(w, err.status, b)
 }
 
@@ -86,18 +93,24 @@ func (r *llamacppReply) event(b []byte, c *choice, from int) []byte {
 		}
 		r.pending = appendRaw(r.pending, id)
 	}
+
 	if !endsAtCharacter(r.pending) || len(c.output) == from {
 		return b
 	}
+
 	content := strings.ToValidUTF8(string(r.pending), "\ufffd")
 	r.pending = r.pending[:0]
+
+	// The event has the id of the last token only: the ones before it, which ended inside the character,
+	// are lost. A filter must be able to work with that.
 	b = append(b, `{"index":0,"content":`...)
 	b = appendQuoted(b, content)
 	if r.req.returnIDs {
 		b = append(b, `,"tokens":`...)
 		b = appendIDs(b, c.output[len(c.output)-1:])
 	}
-	return fmt.Appendf(b, `,"stop":false,"id_slot":-1,"tokens_predicted":%d,"tokens_evaluated":%d}`, len(c.output), len(r.req.prompt))
+	return fmt.Appendf(b, `,"stop":false,"id_slot":-1,"tokens_predicted":%d,"tokens_evaluated":%d}`,
+		len(c.output), len(r.req.prompt))
 }
 
 // appendRaw appends the bytes of a token, which may be part of a character.
@@ -114,6 +127,7 @@ func appendRaw(b []byte, id harmony.Token) []byte {
 
 // endsAtCharacter reports whether p does not end within a character.
 func endsAtCharacter(p []byte) bool {
+	// A character has at most four bytes, so its first byte is among the last three or it is complete.
 	for i := 1; i <= min(len(p), utf8.UTFMax-1); i++ {
 		if tail := p[len(p)-i:]; utf8.RuneStart(tail[0]) {
 			return utf8.FullRune(tail)
@@ -132,6 +146,7 @@ func (r *llamacppReply) object(b []byte, c *choice, content string, ids []harmon
 	if reason == "" {
 		reason = "none"
 	}
+
 	b = append(b, `{"index":0,"content":`...)
 	b = appendQuoted(b, content)
 	b = append(b, `,"tokens":`...)
@@ -140,8 +155,10 @@ func (r *llamacppReply) object(b []byte, c *choice, content string, ids []harmon
 	b = appendQuoted(b, r.req.model)
 	b = append(b, `,"tokens_predicted":`...)
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
-	return fmt.Appendf(b, `,"tokens_evaluated":%d,"truncated":false,"stop_type":%q,"stopping_word":"","tokens_cached":%d,"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}}`,
-		len(r.req.prompt), reason, len(r.req.prompt)+len(c.output), r.req.cached, len(r.req.prompt)-r.req.cached, len(c.output))
+	return fmt.Appendf(b, `,"tokens_evaluated":%d,"truncated":false,"stop_type":%q,"stopping_word":"",`+
+		`"tokens_cached":%d,"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}}`,
+		len(r.req.prompt), reason, len(r.req.prompt)+len(c.output),
+		r.req.cached, len(r.req.prompt)-r.req.cached, len(c.output))
 }
 
 func (r *llamacppReply) usage(b []byte) []byte { return b }

@@ -47,10 +47,12 @@ func (c *choice) likeliest(place, n int) []likelihood {
 	own, rank := c.output[place], c.rank(place)
 	list := make([]likelihood, n)
 	for r := range list {
+		// Any other ids will do, as long as a test can predict them.
 		id := (own + 1 + harmony.Token(r)) % harmony.TokenStartOfText
 		switch {
 		case r == rank:
 			id = own
+		// A filter that writes the likeliest tokens as text must be able to work with a special one.
 		case r == 2 && own != harmony.TokenReturn:
 			id = harmony.TokenReturn
 		}
@@ -79,7 +81,8 @@ func (p params) readLogprobs() (*int, *apiError) {
 	}
 	const most = 20
 	if n != nil && *n > most {
-		return nil, badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater than max allowed: %d (parameter=logprobs, value=%d)", *n, most, *n))
+		return nil, badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater than max "+
+			"allowed: %d (parameter=logprobs, value=%d)", *n, most, *n))
 	}
 	return n, nil
 }
@@ -111,6 +114,7 @@ func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) 
 		}
 		return show([]harmony.Token{id})
 	}
+
 	var tokens, values, tops []byte
 	for place := from; place < len(c.output); place++ {
 		own := c.likelihood(place)
@@ -122,6 +126,7 @@ func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) 
 		}
 		tops = append(tops[:len(tops)-1], '}', ',')
 	}
+
 	b = append(append(append(b, `{"text_offset":[],"token_logprobs":[`...), trimComma(values)...), `],"tokens":[`...)
 	b = append(append(append(b, trimComma(tokens)...), `],"top_logprobs":[`...), trimComma(tops)...)
 	return append(b, `]}`...)
@@ -142,6 +147,7 @@ func appendGenerateLogprobs(b []byte, req *modelRequest, c *choice, from int) []
 	for place := from; place < len(c.output); place++ {
 		b = append(append(b, entry(c.likelihood(place))...), `,"rank":1,"top_logprobs":[`...)
 		all := c.ownFirst(place, *req.logprobs)
+		// vLLM counts the token itself, so the last of the likeliest is lost where the token is none of them.
 		for _, t := range all[:min(len(all), max(*req.logprobs, 1))] {
 			b = append(append(b, entry(t)...), `,"rank":1},`...)
 		}
@@ -159,12 +165,14 @@ func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []by
 	if req.logprobs == nil {
 		return b
 	}
+
 	entry := func(t likelihood) []byte {
 		if t.value == impossible {
 			return fmt.Appendf(nil, `[null,%d,null],`, t.id)
 		}
 		return fmt.Appendf(nil, `[%v,%d,null],`, t.value, t.id)
 	}
+
 	var own, tops []byte
 	for place := from; place < len(c.output); place++ {
 		own = append(own, entry(c.likelihood(place))...)
@@ -174,6 +182,7 @@ func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []by
 		}
 		tops = append(append(append(tops, '['), trimComma(top)...), ']', ',')
 	}
+
 	b = append(append(append(b, `,"input_token_logprobs":[],"output_token_logprobs":[`...), trimComma(own)...), ']')
 	if *req.logprobs > 0 {
 		b = append(append(append(b, `,"output_top_logprobs":[`...), trimComma(tops)...), ']')
@@ -183,7 +192,9 @@ func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []by
 
 // appendColumns appends an OutputLogProbs of SGLang's and vLLM's gRPC APIs for the
 // n tokens of the output from an id on.
-func appendColumns(b []byte, number protowire.Number, c *choice, from, n int, likeliest func(place int) []likelihood) []byte {
+func appendColumns(
+	b []byte, number protowire.Number, c *choice, from, n int, likeliest func(place int) []likelihood,
+) []byte {
 	pack := func(b []byte, list []likelihood) []byte {
 		var values, ids []byte
 		for _, t := range list {
@@ -193,14 +204,17 @@ func appendColumns(b []byte, number protowire.Number, c *choice, from, n int, li
 		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), values)
 		return protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), ids)
 	}
+
 	own := make([]likelihood, n)
 	for i := range own {
 		own[i] = c.likelihood(from + i)
 	}
+
 	inner := pack(nil, own)
 	for i := range own {
 		inner = protowire.AppendBytes(protowire.AppendTag(inner, 3, protowire.BytesType), pack(nil, likeliest(from+i)))
 	}
+
 	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), inner)
 }
 
@@ -212,7 +226,8 @@ func appendSGLangColumns(b []byte, number protowire.Number, c *choice, from, n, 
 // appendVLLMColumns appends the requested number of tokens, with the output's own
 // first.
 func appendVLLMColumns(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
-	return appendColumns(b, number, c, from, n, func(place int) []likelihood { return c.ownFirst(place, top)[:top] })
+	list := func(place int) []likelihood { return c.ownFirst(place, top)[:top] }
+	return appendColumns(b, number, c, from, n, list)
 }
 
 // appendRows appends TensorRT-LLM's TokenLogprobs for the n tokens of the output
@@ -222,6 +237,7 @@ func appendRows(b []byte, number protowire.Number, c *choice, from, n, top int) 
 		b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(t.id))
 		return protowire.AppendFixed32(protowire.AppendTag(b, 2, protowire.Fixed32Type), math.Float32bits(t.value))
 	}
+
 	for place := from; place < from+n; place++ {
 		row := entry(c.likelihood(place))
 		for _, t := range c.ownFirst(place, top) {

@@ -52,6 +52,7 @@ func (c *choice) step() {
 	id := c.next()
 	c.output = append(c.output, id)
 	switch {
+	// The stop token is part of the output and counts, as with real engines.
 	case len(c.output) >= c.minTokens && slices.Contains(c.stops, id):
 		c.finish = "stop"
 	case len(c.output) >= c.maxTokens:
@@ -63,6 +64,7 @@ func (c *choice) step() {
 // forbids a stop.
 func (c *choice) next() harmony.Token {
 	n := len(c.output)
+	// A sequence that has ended stops, unless something in it has no end.
 	want := int32(harmony.TokenReturn)
 	switch {
 	case c.offPlan:
@@ -71,17 +73,22 @@ func (c *choice) next() harmony.Token {
 	case len(c.seq.ids) > 0 && slices.Contains(c.seq.ids, fillerForever):
 		want = fillerForever
 	}
+
 	if want < 0 {
 		words := fillerWords()
 		return words[c.random.IntN(len(words))]
 	}
+
 	id := harmony.Token(want)
-	if n < c.minTokens && slices.Contains(c.stops, id) { // forbidden by min_tokens
+	// An engine forbids all stop tokens before min_tokens. Nothing that comes later in the sequence may
+	// follow where it would have stopped.
+	if n < c.minTokens && slices.Contains(c.stops, id) {
 		c.offPlan = c.offPlan || n < len(c.seq.ids)-1
 		if slices.Contains(c.stops, harmony.TokenEnd) {
 			return fillerWords()[0]
 		}
 		return harmony.TokenEnd
 	}
+
 	return id
 }

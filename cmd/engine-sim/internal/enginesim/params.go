@@ -21,7 +21,8 @@ func (p params) get(name string, v any) *apiError {
 		return nil
 	}
 	if json.Unmarshal(raw, v) != nil {
-		return pydantic([]finding{{"int_parsing", name, "Input should be a valid number, unable to parse string as a number", strings.Trim(string(raw), `"`)}})
+		const what = "Input should be a valid number, unable to parse string as a number"
+		return pydantic([]finding{{"int_parsing", name, what, strings.Trim(string(raw), `"`)}})
 	}
 	return nil
 }
@@ -44,9 +45,11 @@ func (p params) getGrammar() (*grammar, *apiError) {
 		}
 		return inner.getGrammar()
 	}
+
 	if !p.has("structural_tag") {
 		return nil, nil
 	}
+
 	var tag string
 	if err := p.get("structural_tag", &tag); err != nil {
 		return nil, err
@@ -80,8 +83,10 @@ func pydantic(found []finding) *apiError {
 		b.WriteByte('s')
 	}
 	b.WriteByte(':')
+
 	for _, f := range found {
-		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': 'body.%s', 'msg': '%s', 'input': '%s'}", f.kind, f.where, f.what, f.input)
+		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': 'body.%s', 'msg': '%s', 'input': '%s'}",
+			f.kind, f.where, f.what, f.input)
 	}
 	return &apiError{400, b.String(), "Bad Request", "body." + found[0].where}
 }
@@ -93,10 +98,13 @@ func badJSON() *apiError {
 // takePrompt removes the prompt from the members and returns its ids.
 func (p params) takePrompt(name string) ([]harmony.Token, *apiError) {
 	raw := p[name]
+	// What is left is recorded as the parameters of the request, and a prompt may be long.
 	delete(p, name)
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, badRequest(name, fmt.Sprintf("Either %s or prompt_embeds must be provided and non-empty. (parameter=%s)", name, name))
+		return nil, badRequest(name, fmt.Sprintf(
+			"Either %s or prompt_embeds must be provided and non-empty. (parameter=%s)", name, name))
 	}
+
 	if raw[0] == '"' {
 		var text string
 		if json.Unmarshal(raw, &text) != nil {
@@ -104,18 +112,22 @@ func (p params) takePrompt(name string) ([]harmony.Token, *apiError) {
 		}
 		return harmony.AppendEncodeSpecial(nil, text), nil
 	}
+
 	ids, bad := parseIDs(raw)
 	if bad >= 0 {
 		return nil, badPrompt(name, raw, bad)
 	}
+
 	if len(ids) == 0 {
 		return nil, badRequest("", "You must pass at least one prompt")
 	}
+
 	for _, id := range ids {
 		if id > lastID {
 			return nil, badRequest("", fmt.Sprintf("Token id %d is out of vocabulary", id))
 		}
 	}
+
 	return ids, nil
 }
 
@@ -129,9 +141,13 @@ func badPrompt(name string, raw []byte, bad int) *apiError {
 	if json.Unmarshal(raw, &elements) != nil || bad >= len(elements) {
 		return pydantic([]finding{{"list_type", name, "Input should be a valid list", "?"}})
 	}
-	found := []finding{{"int_parsing", name + "." + strconv.Itoa(bad), "Input should be a valid integer, unable to parse string as an integer", strings.Trim(string(elements[bad]), `"`)}}
+	const what = "Input should be a valid integer, unable to parse string as an integer"
+	found := []finding{
+		{"int_parsing", name + "." + strconv.Itoa(bad), what, strings.Trim(string(elements[bad]), `"`)},
+	}
 	for i, e := range elements {
-		found = append(found, finding{"list_type", name + "." + strconv.Itoa(i), "Input should be a valid list", string(e)})
+		place := name + "." + strconv.Itoa(i)
+		found = append(found, finding{"list_type", place, "Input should be a valid list", string(e)})
 	}
 	return pydantic(found)
 }
@@ -160,15 +176,19 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	); err != nil {
 		return s, err
 	}
+
 	var err *apiError
 	if s.grammar, err = p.getGrammar(); err != nil {
 		return s, err
 	}
+
+	// A parameter that changes the output and is ignored here would make a test pass for a wrong reason.
 	for _, name := range []string{"response_format", "json_schema", "regex", "ebnf", "stop"} {
 		if raw := p[name]; len(raw) > 0 && string(raw) != "null" && string(raw) != "[]" {
 			return s, badRequest(name, "The simulated engine does not support "+name+".")
 		}
 	}
+
 	switch {
 	case s.temperature < 0:
 		return s, outOfRange("temperature", "non-negative", s.temperature)
@@ -177,14 +197,18 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	case s.n < 1:
 		return s, badRequest("", fmt.Sprintf("n must be at least 1, got %d.", s.n))
 	case s.maxTokens < 1:
-		return s, badRequest(maxName, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%s, value=%d)", maxName, s.maxTokens, maxName, s.maxTokens))
+		return s, badRequest(maxName, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%s, value=%d)",
+			maxName, s.maxTokens, maxName, s.maxTokens))
 	case s.minTokens > s.maxTokens:
-		return s, badRequest("", fmt.Sprintf("%s must be less than or equal to %s=%d, got %d.", minName, maxName, s.maxTokens, s.minTokens))
+		return s, badRequest("", fmt.Sprintf("%s must be less than or equal to %s=%d, got %d.",
+			minName, maxName, s.maxTokens, s.minTokens))
 	}
+
 	return s, nil
 }
 
 func outOfRange(name, want string, got float64) *apiError {
+	// Python writes a float with a point.
 	x := strconv.FormatFloat(got, 'f', -1, 64)
 	if !strings.Contains(x, ".") {
 		x += ".0"
@@ -194,6 +218,7 @@ func outOfRange(name, want string, got float64) *apiError {
 
 func (s sampling) limits(room int) limits {
 	stops := slices.Clone(s.stops)
+	// Engines add the model's own end tokens to the stop ids of a request.
 	if !s.ignoreEOS {
 		stops = append(stops, eos...)
 	}

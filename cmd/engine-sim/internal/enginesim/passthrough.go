@@ -21,10 +21,13 @@ func (s *Sim) recorded(h func(http.ResponseWriter, *http.Request, *Record)) http
 		body := &hashedBody{ReadCloser: r.Body, hash: sha256.New()}
 		r.Body = body
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+
 		h(status, r, rec)
+		// The hash is of what the handler has read, which is the whole body only if it has read to the end.
 		s.change(rec, func(rec *Record) {
 			rec.BodyBytes, rec.BodySHA256 = body.size, hex.EncodeToString(body.hash.Sum(nil))
 		})
+
 		state := StateFinished
 		if r.Context().Err() != nil {
 			state = StateCancelled
@@ -79,7 +82,8 @@ func (s *Sim) embeddings(w http.ResponseWriter, r *http.Request, rec *Record) {
 		return
 	}
 	sum := sha256.Sum256(body.Input)
-	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[%.4f,%.4f,%.4f]}],"model":%s,"usage":{"prompt_tokens":1,"total_tokens":1}}`,
+	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[{"object":"embedding","index":0,`+
+		`"embedding":[%.4f,%.4f,%.4f]}],"model":%s,"usage":{"prompt_tokens":1,"total_tokens":1}}`,
 		float64(sum[0])/256, float64(sum[1])/256, float64(sum[2])/256, quote(body.Model)))
 }
 
@@ -111,7 +115,8 @@ func (s *Sim) otherModelChat(w http.ResponseWriter, r *http.Request, rec *Record
 
 	head := fmt.Sprintf(`{"id":"chatcmpl-foreign","created":%d,"model":%s,`, s.now().Unix(), quote(body.Model))
 	if !body.Stream {
-		writeJSON(w, http.StatusOK, []byte(head+`"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"I am another model."},"finish_reason":"stop"}]}`))
+		writeJSON(w, http.StatusOK, []byte(head+`"object":"chat.completion","choices":[{"index":0,`+
+			`"message":{"role":"assistant","content":"I am another model."},"finish_reason":"stop"}]}`))
 		return
 	}
 
@@ -120,10 +125,12 @@ func (s *Sim) otherModelChat(w http.ResponseWriter, r *http.Request, rec *Record
 		return
 	}
 
+	// The text spells a special token, which the filter must not touch in the answer of another model.
 	for i := range otherModelChunks {
 		sleep(r.Context().Done(), behavior.Delay)
 		if o.event(func(b []byte) []byte {
-			return fmt.Appendf(b, `%s"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word%d <|end|> "},"finish_reason":null}]}`, head, i)
+			return fmt.Appendf(b, `%s"object":"chat.completion.chunk","choices":[{"index":0,`+
+				`"delta":{"content":"word%d <|end|> "},"finish_reason":null}]}`, head, i)
 		}) != nil {
 			return
 		}

@@ -26,6 +26,7 @@ type sequence struct {
 }
 
 func (p prompt) plan() sequence {
+	// A prompt that is no conversation, such as a benchmark's random ids, needs an output of any length.
 	if len(p.messages) == 0 {
 		return sequence{ids: []int32{fillerForever}}
 	}
@@ -38,13 +39,16 @@ func (p prompt) plan() sequence {
 // planCandidates returns the possible outputs for a prompt, best first: the plan
 // and, with a script of lines, its other forms.
 func planCandidates(p prompt) []sequence {
+	// A filter that goes on at another engine sends the reply so far as the end of the prompt.
 	if continued := p.continuations(); len(continued) > 0 {
 		return continued
 	}
+
 	plans := []sequence{p.plan()}
 	if _, exact := exactScript(p); exact || len(p.messages) == 0 || len(p.begun) > 0 {
 		return plans
 	}
+
 	s := readScript(p)
 	for _, lead := range s.preludes() {
 		for _, head := range s.headers(p) {
@@ -60,8 +64,10 @@ func (p prompt) continuations() []sequence {
 	if len(p.reply) == 0 || p.settled == 0 {
 		return nil
 	}
+
 	first := p
 	first.messages, first.begun, first.reply = p.messages[:p.settled], nil, nil
+
 	var rests []sequence
 	for _, plan := range planCandidates(first) {
 		if rest, ok := plan.behind(p.reply); ok {
@@ -75,21 +81,25 @@ func (p prompt) continuations() []sequence {
 // has another beginning.
 func (s sequence) behind(begin []harmony.Token) (rest sequence, ok bool) {
 	n := len(begin)
+	// Words of fillers are random, so any id may stand for one.
 	for i, id := range begin {
 		if i == len(s.ids) {
 			return rest, false
 		}
 		if s.ids[i] == fillerForever {
-			if slices.ContainsFunc(begin[i:], func(id harmony.Token) bool { return id >= harmony.TokenStartOfText }) {
+			endsIt := func(id harmony.Token) bool { return id >= harmony.TokenStartOfText }
+			if slices.ContainsFunc(begin[i:], endsIt) {
 				return rest, false // somebody else has ended it
 			}
 			n = i
 			break
 		}
+
 		if s.ids[i] != fillerWord && s.ids[i] != int32(id) {
 			return rest, false
 		}
 	}
+
 	rest.ids = s.ids[n:]
 	for i, delay := range s.delays {
 		if i >= n {
@@ -99,6 +109,7 @@ func (s sequence) behind(begin []harmony.Token) (rest sequence, ok bool) {
 			rest.delays[i-n] = delay
 		}
 	}
+
 	return rest, true
 }
 
@@ -211,6 +222,7 @@ func readScript(p prompt) script {
 	s.readLines(user, p, last)
 	results := p.results(last)
 
+	// Without directives the model is one that a demo can show: it calls the tool for the weather.
 	if len(s.calls) == 0 && len(results) == 0 && s.text == nil && asksWeather.MatchString(user) {
 		for _, t := range p.tools() {
 			if weatherTool.MatchString(t.name) {
@@ -345,7 +357,9 @@ func (s *script) words(value string) {
 	if err != nil {
 		return
 	}
+
 	var b strings.Builder
+	// The bound keeps a mistake in a test from filling the memory.
 	for i := range min(n, maxWords) {
 		if i > 0 {
 			b.WriteByte(' ')
@@ -353,6 +367,8 @@ func (s *script) words(value string) {
 		b.WriteString("w" + strconv.Itoa(i+1))
 	}
 	s.text = ptr(b.String())
+
+	// A pause above half a second would only make a test slow.
 	if len(fields) > 1 {
 		if ms, err := strconv.ParseFloat(fields[1], 64); err == nil && ms > 0 {
 			s.pause = time.Duration(min(ms, 500) * float64(time.Millisecond))
@@ -380,6 +396,7 @@ func (p prompt) lastAnswer(i int) string {
 		if m.role != "assistant" || m.to != "" || m.channel == harmony.ChannelAnalysis {
 			continue
 		}
+		// A preamble counts only while there is no final text.
 		isFinal := m.channel == harmony.ChannelFinal || m.channel == ""
 		if isFinal || !final {
 			answer, final = m.body, isFinal
@@ -402,6 +419,8 @@ func (p prompt) toolNames() []string {
 // form with that beginning is continued.
 func (s script) plan(p prompt) sequence {
 	body := s.body()
+
+	// Nothing is begun: the best form from its beginning.
 	if len(p.begun) == 0 {
 		var begin []harmony.Token
 		if !p.open {
@@ -409,6 +428,9 @@ func (s script) plan(p prompt) sequence {
 		}
 		return s.withPauses(slices.Concat(begin, s.preludes()[0], s.headers(p)[0]), body)
 	}
+
+	// The filter has begun the reply, for instance with a header that forces a
+	// call. The form that begins so goes on there.
 	for _, lead := range s.preludes() {
 		for _, head := range s.headers(p) {
 			before := slices.Concat(lead, head)
@@ -420,9 +442,11 @@ func (s script) plan(p prompt) sequence {
 			}
 		}
 	}
+
 	if hasPrefix(body, p.begun) {
 		return s.withPauses(nil, body[len(p.begun):])
 	}
+
 	return s.afterHeader(p, body)
 }
 
@@ -443,6 +467,8 @@ func (s script) preludes() [][]harmony.Token {
 	analysis := encodeHeader("<|channel|>analysis<|message|>")
 	analysis = harmony.AppendEncode(analysis, s.think)
 	analysis = append(analysis, encodeHeader("<|end|><|start|>assistant")...)
+
+	// The other form is for grammars that require it.
 	if s.nothink {
 		return [][]harmony.Token{nil, analysis}
 	}
@@ -451,7 +477,13 @@ func (s script) preludes() [][]harmony.Token {
 
 // headers returns the possible headers of the last message, best first.
 func (s script) headers(p prompt) [][]harmony.Token {
-	texts := []string{"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final json<|message|>"}
+	texts := []string{
+		"<|channel|>final<|message|>",
+		"<|channel|>final <|constrain|>json<|message|>",
+		"<|channel|>final json<|message|>",
+	}
+
+	// Grammars of engines and of the filter allow different ones of these forms.
 	if len(s.calls) > 0 {
 		to := s.calls[0].to
 		texts = []string{
@@ -461,18 +493,26 @@ func (s script) headers(p prompt) [][]harmony.Token {
 			" to=" + to + "<|channel|>commentary json<|message|>",
 		}
 		if p.builtin(to) {
-			texts = []string{"<|channel|>analysis to=" + to + " code<|message|>", " to=" + to + "<|channel|>analysis code<|message|>"}
+			texts = []string{
+				"<|channel|>analysis to=" + to + " code<|message|>",
+				" to=" + to + "<|channel|>analysis code<|message|>",
+			}
 		}
 	} else if p.responseSchema() != "" {
+		// With a response schema the model marks its answer as JSON.
 		texts = append(texts[1:], texts[0])
 	}
+
 	heads := make([][]harmony.Token, len(texts), 2*len(texts))
 	for i, text := range texts {
 		heads[i] = encodeHeader(text)
 	}
+
 	if len(s.calls) == 0 || s.commentary == "" {
 		return heads
 	}
+
+	// A grammar may have no place for a preamble, so the forms without it follow.
 	preamble := encodeHeader("<|channel|>commentary<|message|>")
 	preamble = harmony.AppendEncode(preamble, s.commentary)
 	preamble = append(preamble, encodeHeader("<|end|><|start|>assistant")...)
@@ -489,14 +529,19 @@ func (s script) afterHeader(p prompt, body []harmony.Token) sequence {
 	if end < 0 {
 		return s.withPauses(slices.Concat(s.preludes()[0], s.headers(p)[0]), body)
 	}
+
 	header := newMessage("assistant"+show(p.begun[:end]), "")
 	switch {
 	case header.to != "":
-		return sequence{ids: appendSigned(nil, append(encode(s.argumentsFor(header.to, p)), harmony.TokenCall))}
+		// The header forces a call, whatever the script says.
+		args := encode(s.argumentsFor(header.to, p))
+		return sequence{ids: appendSigned(nil, append(args, harmony.TokenCall))}
+
 	case header.channel == harmony.ChannelAnalysis:
 		thought := append(encode(s.think), encodeHeader("<|end|><|start|>assistant")...)
 		return s.withPauses(slices.Concat(thought, s.headers(p)[0]), body)
 	}
+
 	return s.withPauses(nil, body)
 }
 
@@ -506,6 +551,8 @@ func (s script) argumentsFor(to string, p prompt) string {
 			return c.args
 		}
 	}
+
+	// A forced call that the script does not have gets the smallest arguments of its tool.
 	for _, t := range p.tools() {
 		if t.name == to {
 			return smallestArgument(t.argument)
@@ -521,11 +568,13 @@ func (s script) withPauses(before, body []harmony.Token) sequence {
 	if s.pause == 0 || len(s.calls) > 0 {
 		return seq
 	}
+
 	seq.delays = map[int]time.Duration{}
 	for i, id := range body {
 		if strings.HasPrefix(strings.TrimLeft(show([]harmony.Token{id}), " "), "w") {
 			seq.delays[len(before)+i] = s.pause
 		}
 	}
+
 	return seq
 }

@@ -51,43 +51,56 @@ type prompt struct {
 	begun    []harmony.Token // tokens after the open <|start|>assistant
 	open     bool            // the prompt ends with an open <|start|>
 	repeated bool            // the prompt was seen before
-	reply    []harmony.Token // the model's reply so far: what follows the last message that is not the assistant's
-	settled  int             // messages before the reply
+	// the model's reply so far: what follows the last message that is not the assistant's
+	reply   []harmony.Token
+	settled int // messages before the reply
 }
 
 // readPrompt parses tokens, not text: a user's text "<|end|>" is not a special
 // token.
 func readPrompt(ids []harmony.Token) (p prompt) {
+	// The reply is known only at the end, and the loop below has several ends.
 	replyAt := len(ids)
 	defer func() {
 		if replyAt < len(ids) && ids[replyAt] == harmony.TokenStart {
 			p.reply = withoutRole(ids[replyAt+1:])
 		}
 	}()
+
 	for i := 0; i < len(ids); {
+		// Ids between messages belong to nothing, as for the model.
 		if ids[i] != harmony.TokenStart {
 			i++
 			continue
 		}
+
 		body := indexFrom(ids, i+1, harmony.TokenMessage, harmony.TokenStart)
+		// A start inside a header begins another message. The first one has no text.
 		if body < len(ids) && ids[body] == harmony.TokenStart {
 			i = body
 			continue
 		}
+
 		end := indexFrom(ids, body+1, harmony.TokenEnd, harmony.TokenCall, harmony.TokenReturn, harmony.TokenStart)
+		// No end: this is the message that the model goes on with.
 		if body >= len(ids) || end >= len(ids) {
 			p.open, p.begun = true, withoutRole(ids[i+1:])
 			return p
 		}
+
 		p.messages = append(p.messages, newMessage(show(ids[i+1:body]), show(ids[body+1:end])))
 		i = end
+		// The beginning of the next message ends this one too, and must be read again.
 		if ids[end] != harmony.TokenStart {
 			i++
 		}
+		// What the assistant has written since the last other message may be
+		// a reply that another engine has begun.
 		if p.messages[len(p.messages)-1].role != "assistant" {
 			replyAt, p.settled = i, len(p.messages)
 		}
 	}
+
 	return p
 }
 
@@ -141,11 +154,14 @@ func (p prompt) instructions() []string {
 		switch m.role {
 		case "system":
 			text, _, _ = strings.Cut(m.body, "Knowledge cutoff:")
+			// What the template writes itself is no instruction of the client.
 			text = strings.ReplaceAll(text, "You are ChatGPT, a large language model trained by OpenAI.", "")
+
 		case "developer":
 			text = beforeSection(beforeSection(m.body, "# Tools\n\n## "), "# Response Formats\n")
 			text = instructionsTitle.ReplaceAllString(text, "")
 		}
+
 		if text = strings.TrimSpace(text); text != "" {
 			texts = append(texts, text)
 		}
@@ -184,6 +200,7 @@ func (p prompt) tools() []tool {
 		}
 		for _, at := range namespaceBegin.FindAllStringSubmatchIndex(m.body, -1) {
 			name, inside := m.body[at[2]:at[3]], m.body[at[1]-1:]
+			// Text of a client may begin like a namespace and have no end.
 			end := strings.Index(inside, "\n} // namespace "+name)
 			if end < 0 {
 				continue
@@ -192,6 +209,7 @@ func (p prompt) tools() []tool {
 				tools = append(tools, tool{name + "." + t[1], t[2], m.role == "system"})
 			}
 		}
+
 		if m.role == "system" && pythonTitle.MatchString(m.body) {
 			tools = append(tools, tool{name: "python", builtin: true})
 		}
@@ -222,6 +240,7 @@ func (p prompt) responseSchema() string {
 				return line
 			}
 		}
+		// The section is there, and holds no schema: any object.
 		return `{"type":"object"}`
 	}
 	return ""
@@ -232,6 +251,7 @@ func show(ids []harmony.Token) string {
 	var d harmony.Decoder
 	var b []byte
 	for _, id := range ids {
+		// A decoder keeps the bytes of a character that several tokens share.
 		b, _ = d.Append(b, id)
 	}
 	return string(d.Flush(b))

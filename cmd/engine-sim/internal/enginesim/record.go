@@ -87,17 +87,23 @@ func (k *recorder) begin(r *http.Request) *Record {
 	for name, values := range r.Header {
 		header[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
+	// net/http takes the host out of the headers. Tests look for it there, as Envoy sent it.
 	header["host"] = r.Host
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.number++
-	rec := &Record{Number: k.number, Method: r.Method, Path: r.URL.Path, Header: header, State: StateRunning, Started: k.now()}
+	rec := &Record{
+		Number: k.number, Method: r.Method, Path: r.URL.Path, Header: header, State: StateRunning, Started: k.now(),
+	}
+	// The caller gets a record in any case, so it need not know whether records are kept.
 	if k.limit > 0 {
 		if len(k.records) == k.limit {
 			k.records = slices.Delete(k.records, 0, 1)
 		}
 		k.records = append(k.records, rec)
 	}
+
 	k.notify()
 	return rec
 }
@@ -132,6 +138,7 @@ func (k *recorder) list() []Record {
 func (k *recorder) watch() (records []Record, changed <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	// Copies, because a handler may still change the records.
 	records = make([]Record, len(k.records))
 	for i, r := range k.records {
 		records[i] = *r
@@ -148,6 +155,7 @@ func (k *recorder) reset() {
 
 // await waits for a record for which wanted returns true, and returns the first.
 func (k *recorder) await(ctx context.Context, wanted func(Record) bool) (Record, error) {
+	// The channel is taken under the lock that the list is read under, so no change in between is lost.
 	for {
 		records, changed := k.watch()
 		if i := slices.IndexFunc(records, wanted); i >= 0 {

@@ -14,7 +14,8 @@ import (
 
 // knownRegex matches expressions of characters, classes, ranges, groups,
 // alternatives, repetitions and anchors.
-var knownRegex = regexp.MustCompile(`^(?:[^\\\[\](){}]|\\[][\\.+*?(){}|^$/dDsSwWnrtfv-]|\\x[0-9a-f]{2}|\\u\{[0-9a-f]+\}|\((?:\?:)?|\)|\{[0-9]+(?:,[0-9]*)?\}|` +
+var knownRegex = regexp.MustCompile(`^(?:[^\\\[\](){}]|\\[][\\.+*?(){}|^$/dDsSwWnrtfv-]|` +
+	`\\x[0-9a-f]{2}|\\u\{[0-9a-f]+\}|\((?:\?:)?|\)|\{[0-9]+(?:,[0-9]*)?\}|` +
 	`\[\^?(?:[^]\\[^]|\\[][\\.+*?(){}|^$/dDsSwWnrtfv-]|\\x[0-9a-f]{2}|\\u\{[0-9a-f]+\})+\])*$`)
 
 // longRepeat matches a repetition of more than 128, which is not supported in a
@@ -25,6 +26,7 @@ var errRegex = errors.New("the simulated engine does not support this regular ex
 
 // compileRegex compiles an expression that matches a whole text.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
+	// The only group that both read alike, apart from the plain one, is (?:…).
 	if !knownRegex.MatchString(pattern) || strings.Contains(strings.ReplaceAll(pattern, "(?:", ""), "(?") {
 		return nil, errRegex
 	}
@@ -40,6 +42,7 @@ func patternsSupported(s gjson.Result) bool {
 		_, err := compileRegex(pattern)
 		return err == nil && !longRepeat.MatchString(pattern)
 	}
+
 	ok := true
 	s.ForEach(func(k, v gjson.Result) bool {
 		switch {
@@ -55,6 +58,7 @@ func patternsSupported(s gjson.Result) bool {
 		}
 		return ok
 	})
+
 	return ok
 }
 

@@ -26,6 +26,7 @@ func (r *run) stream(w http.ResponseWriter) string {
 	if !r.req.stream {
 		return r.single(w)
 	}
+	// Engines send the headers before the first token, so a failure after this is in the stream.
 	if r.wire.begin() != nil {
 		return StateCancelled
 	}
@@ -39,6 +40,7 @@ func (r *run) stream(w http.ResponseWriter) string {
 
 	sleep(r.ctx.Done(), r.req.behavior.First)
 	for step := 0; ; step++ {
+		// One event of each choice in turn, so that the indexes interleave as those of real engines do.
 		running := false
 		for _, c := range r.choices {
 			if c.finish != "" {
@@ -62,7 +64,8 @@ func (r *run) stream(w http.ResponseWriter) string {
 	}
 
 	usage := r.reply.usage(nil)
-	if len(usage) > 0 && r.wire.event(func(b []byte) []byte { return append(b, usage...) }) != nil || r.wire.done() != nil {
+	sendUsage := func(b []byte) []byte { return append(b, usage...) }
+	if len(usage) > 0 && r.wire.event(sendUsage) != nil || r.wire.done() != nil {
 		return StateCancelled
 	}
 	return StateFinished
@@ -78,6 +81,7 @@ func (r *run) peerError() *apiError {
 
 // single sends the response as one JSON object.
 func (r *run) single(w http.ResponseWriter) string {
+	// Nothing is sent yet, so the failure has a status.
 	if failed := r.peerError(); failed != nil {
 		if r.req.form == formFrames {
 			writeGRPCStatus(w, failed.status, failed.message)
@@ -111,12 +115,18 @@ func (r *run) single(w http.ResponseWriter) string {
 // directive, or one in the first event and the stream_interval of the request in
 // later ones.
 func (r *run) eventSize(step int) int {
-	if r.req.form == formOpenEvents { // llama.cpp sends each token in an event
+	// llama.cpp sends each token in an event.
+	if r.req.form == formOpenEvents {
 		return 1
 	}
+
+	// The directive is stronger than the request: tests set it for
+	// requests that they do not write themselves.
 	if r.req.behavior.TokensPerEvent.N > 0 {
 		return r.req.behavior.TokensPerEvent.next(r.wire.random)
 	}
+
+	// vLLM sends the first token at once, whatever the interval is.
 	if step == 0 {
 		return 1
 	}
@@ -125,13 +135,16 @@ func (r *run) eventSize(step int) int {
 
 // advance generates up to n tokens of a choice and sends them.
 func (r *run) advance(c *choice, n int) error {
+	// An event must end where the fault is due, so that the client has received exactly so many tokens.
 	if b := r.req.behavior; b.Fault != "" && len(c.output) < b.FaultAt {
 		n = min(n, b.FaultAt-len(c.output))
 	}
+
 	from := len(c.output)
 	if !r.faultDue(c) {
 		r.tokens(c, n)
 	}
+
 	if len(c.output) == from {
 		return nil
 	}
@@ -164,12 +177,15 @@ func (r *run) awaitDue(i int) {
 	if b.Rate == 0 {
 		return
 	}
+
+	// The schedule of all choices begins at the first token of the first one.
 	if r.begun.IsZero() {
 		r.begun = b.Start
 		if b.Start.IsZero() {
 			r.begun = time.Now()
 		}
 	}
+
 	sleep(r.ctx.Done(), time.Until(r.begun.Add(time.Duration(float64(i)/b.Rate*float64(time.Second)))))
 }
 
@@ -178,6 +194,7 @@ func (r *run) endCancelled() string {
 	if !errors.Is(context.Cause(r.ctx), errAborted) {
 		return StateCancelled
 	}
+	// After abort_request SGLang ends each choice with a finish reason, which a client may still read.
 	for _, c := range r.choices {
 		if c.finish == "" && r.sendFinish(c, "abort") != nil {
 			break
@@ -200,11 +217,15 @@ func (r *run) faultDue(c *choice) bool {
 // sendFault simulates a fault. The caller breaks the connection if the fault asks
 // for it.
 func (r *run) sendFault(c *choice) string {
+	// Faults "cut" and "end" send nothing: what follows is up to the caller.
 	fault := r.req.behavior.Fault
 	var err error
 	switch {
 	case fault == "error":
-		err = r.wire.sendError(&apiError{http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", ""})
+		err = r.wire.sendError(&apiError{
+			http.StatusInternalServerError,
+			"EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", "",
+		})
 	case fault == "garbage":
 		err = r.wire.event(func(b []byte) []byte { return append(b, `{"choices":[{"ind`...) })
 	case fault == "hang":
@@ -213,9 +234,11 @@ func (r *run) sendFault(c *choice) string {
 	case strings.HasPrefix(fault, "abort"):
 		err = r.sendFinish(c, fault)
 	}
+
 	if err == nil && (fault == "done" || strings.HasPrefix(fault, "abort")) {
 		err = r.wire.done()
 	}
+
 	if err != nil {
 		return StateCancelled
 	}

@@ -19,7 +19,10 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	p := params(body)
 	req := &modelRequest{model: s.options.Models[0], abortable: true}
 	var inner map[string]json.RawMessage
-	if err := p.getAll(field{"rid", &req.id}, field{"stream", &req.stream}, field{"cache_salt", &req.salt}, field{"sampling_params", &inner}); err != nil {
+	if err := p.getAll(
+		field{"rid", &req.id}, field{"stream", &req.stream},
+		field{"cache_salt", &req.salt}, field{"sampling_params", &inner},
+	); err != nil {
 		return nil, err
 	}
 
@@ -31,12 +34,15 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if _, ok := p["text"]; ok {
 		source = "text"
 	}
+
 	var err *apiError
 	if req.prompt, err = p.takePrompt(source); err != nil {
 		return req, err
 	}
 
-	sampling, err := params(inner).readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}, "min_new_tokens", "max_new_tokens", "sampling_seed")
+	// 128 is SGLang's own default.
+	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}
+	sampling, err := params(inner).readSampling(defaults, "min_new_tokens", "max_new_tokens", "sampling_seed")
 	if err != nil {
 		err.kind, err.param = "invalid_request_error", ""
 		return req, err
@@ -46,9 +52,12 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if size >= limit {
 		return req, tooLong("The input (%d tokens) is longer than the model's context length (%d tokens).", size, limit)
 	}
+	// Unlike vLLM, SGLang does not shorten the limit to what fits.
 	if total := size + sampling.maxTokens; total > limit {
-		return req, tooLong("Requested token count exceeds the model's maximum context length of %d tokens. You requested a total of %d tokens: "+
-			"%d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
+		return req, tooLong("Requested token count exceeds the model's maximum context length of %d tokens. "+
+			"You requested a total of %d tokens: "+
+			"%d tokens from the input messages and %d tokens for the completion. "+
+			"Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
 			limit, total, size, sampling.maxTokens)
 	}
 
@@ -98,14 +107,19 @@ func (r *sglangReply) event(b []byte, c *choice, from int) []byte {
 	t := &r.texts[c.index]
 	before := len(t.all)
 	r.decode(t, c, from)
+
 	ids, text := c.output[from:], t.all[before:]
 	switch {
+	// Ids and text are from the beginning unless the server runs with --incremental-streaming-output.
 	case r.req.behavior.Cumulative:
 		ids, text = c.output, t.all
-	case len(ids) == 0 && len(c.output) > 0: // on abort SGLang repeats the last id
+	// On an abort SGLang repeats the last id.
+	case len(ids) == 0 && len(c.output) > 0:
 		ids = c.output[len(c.output)-1:]
 	}
+
 	b = r.object(b, c, ids, text)
+	// SGLang writes the index only where there are several choices.
 	if r.req.n > 1 {
 		b = append(b, `,"index":`...)
 		b = strconv.AppendInt(b, int64(c.index), 10)
@@ -115,6 +129,7 @@ func (r *sglangReply) event(b []byte, c *choice, from int) []byte {
 
 func (r *sglangReply) decode(t *sglangText, c *choice, from int) {
 	for i, id := range c.output[from:] {
+		// The end token is among the ids, and has no text.
 		if c.finish == "stop" && from+i == len(c.output)-1 {
 			break
 		}

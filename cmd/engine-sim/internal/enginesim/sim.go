@@ -69,14 +69,16 @@ import (
 
 // Options configure a Sim. Zero values stand for the defaults.
 type Options struct {
-	Models        []string         // served model names; default: gpt-oss-20b and gpt-oss-120b, with and without "openai/"
-	ContextLength int              // tokens; default 131072
-	BlockSize     int              // block size of the prefix cache in tokens; default 16
-	MaxBody       int64            // largest body of a token request in bytes; default 64 MiB
-	Records       int              // number of records kept; default 1000; none if below 0
-	Role          string           // [RolePrefill] or [RoleDecode]; default: SGLang does both, vLLM what each request asks for
-	Behavior      Behavior         // of all requests; their own directives override it
-	Now           func() time.Time // default: time.Now
+	// served model names; default: gpt-oss-20b and gpt-oss-120b, with and without "openai/"
+	Models        []string
+	ContextLength int   // tokens; default 131072
+	BlockSize     int   // block size of the prefix cache in tokens; default 16
+	MaxBody       int64 // largest body of a token request in bytes; default 64 MiB
+	Records       int   // number of records kept; default 1000; none if below 0
+	// [RolePrefill] or [RoleDecode]; default: SGLang does both, vLLM what each request asks for
+	Role     string
+	Behavior Behavior         // of all requests; their own directives override it
+	Now      func() time.Time // default: time.Now
 }
 
 // Sim is a simulated engine, an [http.Handler]. It is safe for concurrent use.
@@ -154,6 +156,7 @@ func (s *Sim) routes() {
 		s.Reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
+
 	s.mux.HandleFunc("POST /sim/echo", s.recorded(s.echo))
 	s.mux.HandleFunc("POST /v1/embeddings", s.recorded(s.embeddings))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.recorded(s.otherModelChat))
@@ -289,6 +292,7 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 	if i := p.last(); i >= 0 {
 		user = p.messages[i].body
 	}
+	// Only a line "AGAIN …" asks whether the prompt was seen before, so only prompts with one are kept.
 	p.repeated = strings.Contains(user, repeatedMark) && s.isRepeated(req.prompt)
 
 	seq := p.plan()
@@ -298,6 +302,7 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		return
 	}
 
+	// The plan is checked last: whether it is constrained depends on the directives.
 	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
 		if seq, err = g.choose(planCandidates(p)); err != nil {
 			s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
@@ -340,6 +345,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	ctx, abort := context.WithCancelCause(r.Context())
 	defer abort(nil)
 
+	// SGLang refuses a second request with an id that runs, because an abort could not tell them apart.
 	if req.abortable {
 		if !s.register(req.id, abort) {
 			s.reject(w, a, badRequest("", "Duplicate request ID detected: "+req.id), false, rec)
@@ -372,13 +378,17 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 		choices[i] = newChoice(i, seq, req.limits, req.seed)
 	}
 
-	run := run{ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices, reply: a.begin(s, req, choices)}
+	run := run{
+		ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices,
+		reply: a.begin(s, req, choices),
+	}
 	if req.part != nil {
 		local, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 		run.awaitPeer = func() *apiError { return s.awaitPeer(ctx, req, local) }
 	}
 
 	state := run.stream(w)
+	// The decode request gets the result only now, when the prompt is computed.
 	s.finishPrefill(req, state)
 	s.change(rec, func(rec *Record) {
 		rec.Cached = req.cached
@@ -386,6 +396,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 			rec.OutputIDs = append(rec.OutputIDs, c.output)
 		}
 	})
+	// After the outputs: a test that waits for the state finds them in the record.
 	s.end(rec, state, http.StatusOK)
 
 	if state == StateFailed && req.behavior.Fault == "cut" {
@@ -427,6 +438,7 @@ func (s *Sim) abort(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, appendError(nil, badJSON()))
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, abort := range s.aborts {
@@ -444,7 +456,8 @@ func (s *Sim) models(w http.ResponseWriter, _ *http.Request) {
 			b = append(b, ',')
 		}
 		b = appendQuoted(append(b, `{"id":`...), m)
-		b = fmt.Appendf(b, `,"object":"model","created":%d,"owned_by":"engine-sim","max_model_len":%d}`, s.now().Unix(), s.options.ContextLength)
+		b = fmt.Appendf(b, `,"object":"model","created":%d,"owned_by":"engine-sim","max_model_len":%d}`,
+			s.now().Unix(), s.options.ContextLength)
 	}
 	writeJSON(w, http.StatusOK, append(b, "]}"...))
 }
@@ -452,7 +465,8 @@ func (s *Sim) models(w http.ResponseWriter, _ *http.Request) {
 func (s *Sim) modelInfo(w http.ResponseWriter, _ *http.Request) {
 	b := appendQuoted([]byte(`{"model_path":`), s.options.Models[0])
 	b = appendQuoted(append(b, `,"tokenizer_path":`...), s.options.Models[0])
-	b = fmt.Appendf(b, `,"is_generation":true,"preferred_sampling_params":null,"weight_version":%q,"max_context_length":%d}`, weightVersion, s.options.ContextLength)
+	b = fmt.Appendf(b, `,"is_generation":true,"preferred_sampling_params":null,"weight_version":%q,`+
+		`"max_context_length":%d}`, weightVersion, s.options.ContextLength)
 	writeJSON(w, http.StatusOK, b)
 }
 

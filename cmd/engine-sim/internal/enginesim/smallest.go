@@ -59,6 +59,7 @@ func (p *typeParser) union(name string, depth int) (string, error) {
 	}
 	p.take("|")
 	first, err := p.one(name, depth)
+	// The others are read only to find where the type ends.
 	for err == nil && p.take("|") {
 		_, err = p.one(name, depth)
 	}
@@ -79,6 +80,7 @@ func (p *typeParser) one(name string, depth int) (value string, err error) {
 	default:
 		value, err = p.word(name)
 	}
+
 	for strings.HasPrefix(p.s[p.i:], "[]") {
 		p.i += 2
 		value = "[" + value + "]"
@@ -91,7 +93,8 @@ func (p *typeParser) object(depth int) (string, error) {
 	b.WriteByte('{')
 	for !p.take("}") {
 		m := typeMember.FindStringSubmatch(p.s[p.i:])
-		if m == nil { // a later line of a description: only its first line is a comment
+		// A later line of a description: only its first line is a comment.
+		if m == nil {
 			_, rest, ok := strings.Cut(p.s[p.i:], "\n")
 			if !ok {
 				return "", errType
@@ -99,21 +102,26 @@ func (p *typeParser) object(depth int) (string, error) {
 			p.i = len(p.s) - len(rest)
 			continue
 		}
+
 		key := m[1] + m[2]
 		p.i += len(m[0])
 		value, err := p.union(key, depth+1)
 		if err != nil {
 			return "", err
 		}
+
 		_ = p.take(",") || p.take(";")
+		// Its type has been read all the same, to find the next member.
 		if m[3] == "?" {
 			continue
 		}
+
 		if b.Len() > 1 {
 			b.WriteString(", ")
 		}
 		b.WriteString(quote(key) + ": " + value)
 	}
+
 	b.WriteByte('}')
 	return b.String(), nil
 }
@@ -124,6 +132,7 @@ func (p *typeParser) word(name string) (string, error) {
 		return "", errType
 	}
 	p.i += len(w)
+
 	if w[0] == '"' {
 		var s string
 		if json.Unmarshal([]byte(w), &s) != nil {
@@ -131,9 +140,11 @@ func (p *typeParser) word(name string) (string, error) {
 		}
 		return quote(s), nil
 	}
+
 	if typeLiteral.MatchString(w) {
 		return w, nil
 	}
+
 	switch w {
 	case "number", "integer":
 		return "1", nil
@@ -142,6 +153,7 @@ func (p *typeParser) word(name string) (string, error) {
 	case "object":
 		return "{}", nil
 	}
+	// Every other word is a string: an enumeration, a name that is not known, or "string" itself.
 	return quote(stringValue(name)), nil
 }
 
@@ -176,6 +188,7 @@ func (w *schemaWalk) step(s gjson.Result, depth int) bool {
 
 // resolve returns the schema of a reference.
 func (w *schemaWalk) resolve(ref string) gjson.Result {
+	// Every reference parses the whole schema again.
 	w.steps += len(w.root.Raw) / bytesPerStep
 	return resolve(w.root, ref)
 }
@@ -186,11 +199,14 @@ func resolve(root gjson.Result, ref string) gjson.Result {
 	if pointer == "" {
 		return root
 	}
+
 	for part := range strings.SplitSeq(pointer, "/") {
 		if plain, err := url.PathUnescape(part); err == nil {
 			part = plain
 		}
+		// Only after the percent signs, and ~1 before ~0, as RFC 6901 says.
 		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+
 		if at.IsObject() {
 			at = at.Map()[part]
 		} else {
@@ -210,6 +226,7 @@ func python(v gjson.Result) string {
 			return true
 		})
 		return "{" + strings.Join(parts, ", ") + "}"
+
 	case v.IsArray():
 		for _, x := range v.Array() {
 			parts = append(parts, python(x))

@@ -22,6 +22,7 @@ func member(flat []gjson.Result, name string) (schemas []gjson.Result, allowed b
 			}
 			return true
 		})
+		// A property that another keyword describes is no additional one.
 		if more := s.Get("additionalProperties"); !known && more.Exists() {
 			if more.Raw == "false" {
 				return nil, false
@@ -36,11 +37,14 @@ func member(flat []gjson.Result, name string) (schemas []gjson.Result, allowed b
 // minProperties asks for; nth varies the first property.
 func (w *schemaWalk) object(flat []gjson.Result, nth, depth int) (string, bool) {
 	names := requiredNames(flat)
+
 	atLeast, _ := most(flat, "minProperties")
 	n := int(min(atLeast, maxElements))
+	// Without a property there is only one object.
 	if nth > 0 && len(names) == 0 {
 		n = max(n, 1)
 	}
+
 	for _, s := range flat {
 		s.Get("properties").ForEach(func(k, _ gjson.Result) bool {
 			if len(names) < n && !slices.Contains(names, k.Str) {
@@ -49,7 +53,10 @@ func (w *schemaWalk) object(flat []gjson.Result, nth, depth int) (string, bool) 
 			return len(names) < n
 		})
 	}
+
+	// The declared properties are not enough: names that the schema allows for others.
 	for k := 0; len(names) < n; k++ {
+		// Every second name may be one that the schema forbids or the object has.
 		name, ok := w.freeName(flat, k, depth)
 		if !ok || k > 2*maxElements {
 			return "", false
@@ -58,6 +65,7 @@ func (w *schemaWalk) object(flat []gjson.Result, nth, depth int) (string, bool) 
 			names = append(names, name)
 		}
 	}
+
 	members := make([]string, 0, len(names))
 	for i, name := range names {
 		schemas, allowed := member(flat, name)
@@ -65,6 +73,7 @@ func (w *schemaWalk) object(flat []gjson.Result, nth, depth int) (string, bool) 
 			return "", false
 		}
 		variant := 0
+		// Varying one property is enough for another object.
 		if i == 0 {
 			variant = nth
 		}
@@ -74,6 +83,7 @@ func (w *schemaWalk) object(flat []gjson.Result, nth, depth int) (string, bool) 
 		}
 		members = append(members, quote(name)+": "+v)
 	}
+
 	return "{" + strings.Join(members, ", ") + "}", nth == 0 || len(names) > 0
 }
 
@@ -90,6 +100,7 @@ func requiredNames(flat []gjson.Result) []string {
 			}
 		}
 	}
+
 	var names []string
 	for _, s := range flat {
 		s.Get("properties").ForEach(func(k, _ gjson.Result) bool {
@@ -100,6 +111,7 @@ func requiredNames(flat []gjson.Result) []string {
 			return true
 		})
 	}
+
 	for _, name := range order {
 		if required[name] {
 			names = append(names, name)
@@ -116,6 +128,8 @@ func (w *schemaWalk) freeName(flat []gjson.Result, nth, depth int) (string, bool
 			schemas = append(schemas, names)
 		}
 	}
+
+	// propertyNames applies to every name, so patterns matter only without it.
 	for _, s := range flat {
 		if len(schemas) > 1 {
 			break
@@ -125,6 +139,7 @@ func (w *schemaWalk) freeName(flat []gjson.Result, nth, depth int) (string, bool
 			return false
 		})
 	}
+
 	v, ok := w.value(schemas, "", nth, depth+1)
 	return gjson.Parse(v).Str, ok
 }

@@ -22,20 +22,24 @@ func numberOf(flat []gjson.Result, integer bool, nth int) (string, bool) {
 	if !stepped || step <= 0 {
 		step = 1
 	}
+
 	of := func(x float64) bool {
 		for _, s := range flat {
 			if m := s.Get("multipleOf"); m.Exists() && m.Num > 0 && math.Trunc(x/m.Num) != x/m.Num {
 				return false
 			}
 		}
-		return (!hasLow || x >= low) && (!hasAbove || x > above) && (!hasHigh || x <= high) && (!hasBelow || x < below) && (!integer || x == math.Trunc(x))
+		return (!hasLow || x >= low) && (!hasAbove || x > above) &&
+			(!hasHigh || x <= high) && (!hasBelow || x < below) && (!integer || x == math.Trunc(x))
 	}
+
 	var candidates []float64
 	if hasLow {
 		candidates = append(candidates, low)
 	} else {
 		candidates = append(candidates, 1)
 	}
+
 	floor, roof := max(low, above), high
 	if !hasLow {
 		floor = above
@@ -43,16 +47,21 @@ func numberOf(flat []gjson.Result, integer bool, nth int) (string, bool) {
 	if hasBelow && (!hasHigh || below < high) {
 		roof = below
 	}
+
+	// Multiples near both ends. Several schemas with multipleOf may exclude the first ones, so 100 are
+	// tried.
 	for k := range 100 {
 		candidates = append(candidates, (math.Ceil(floor/step)+float64(k))*step)
 	}
 	for k := range 100 {
 		candidates = append(candidates, (math.Floor(roof/step)-float64(k))*step)
 	}
+	// An open interval between two whole numbers has only fractions.
 	if hasLow || hasAbove {
 		candidates = append(candidates, (floor+roof)/2, floor+0.5)
 	}
 	candidates = append(candidates, roof-0.5)
+
 	seen := map[float64]bool{}
 	for _, x := range candidates {
 		if !of(x) || seen[x] {
@@ -90,14 +99,15 @@ func formatNumber(x float64) string {
 var formatValues = map[string]string{
 	"date": "2026-01-%02d", "date-time": "2026-01-01T00:00:%02dZ", "time": "00:00:%02dZ", "duration": "P%dD",
 	"email": "a%d@example.com", "hostname": "a%d.example.com", "ipv4": "192.0.2.%d", "ipv6": "2001:db8::%d",
-	"uri": "https://example.com/%d", "uri-reference": "/a%d", "uri-template": "/a%d", "uuid": "00000000-0000-4000-8000-%012d",
-	"json-pointer": "/a%d", "relative-json-pointer": "%d",
+	"uri": "https://example.com/%d", "uri-reference": "/a%d", "uri-template": "/a%d",
+	"uuid": "00000000-0000-4000-8000-%012d", "json-pointer": "/a%d", "relative-json-pointer": "%d",
 }
 
 // stringOf returns the nth string of some schemas.
 func stringOf(flat []gjson.Result, name string, nth int) (string, bool) {
 	atLeast, _ := most(flat, "minLength")
 	atMost, capped := least(flat, "maxLength")
+
 	var patterns []*regexp.Regexp
 	format := ""
 	for _, s := range flat {
@@ -110,6 +120,7 @@ func stringOf(flat []gjson.Result, name string, nth int) (string, bool) {
 			format = f
 		}
 	}
+
 	fits := func(text string) bool {
 		n := float64(utf8.RuneCountInString(text))
 		for _, re := range patterns {
@@ -119,18 +130,24 @@ func stringOf(flat []gjson.Result, name string, nth int) (string, bool) {
 		}
 		return n >= atLeast && (!capped || n <= atMost)
 	}
+
+	// A longer text is never sent, and would be made for nothing.
 	if atLeast > maxInstance {
 		return "", false
 	}
+
 	seen := map[string]bool{}
-	for _, text := range stringCandidates(patterns, format, name, nth, int(atLeast), int(min(atMost, maxInstance)), capped) {
+	atLeastBytes, atMostBytes := int(atLeast), int(min(atMost, maxInstance))
+	for _, text := range stringCandidates(patterns, format, name, nth, atLeastBytes, atMostBytes, capped) {
 		if !fits(text) || seen[text] {
 			continue
 		}
+		// The candidates of a format differ by nth themselves.
 		if seen[text] = true; len(seen) > nth || format != "" && len(patterns) == 0 {
 			return text, true
 		}
 	}
+
 	return "", false
 }
 
@@ -139,13 +156,16 @@ func stringOf(flat []gjson.Result, name string, nth int) (string, bool) {
 const maxRepeats = 64
 
 // stringCandidates returns texts that may be of a schema.
-func stringCandidates(patterns []*regexp.Regexp, format, name string, nth, atLeast, atMost int, capped bool) []string {
+func stringCandidates(
+	patterns []*regexp.Regexp, format, name string, nth, atLeast, atMost int, capped bool,
+) []string {
 	plain := stringValue(name)
 	if len(patterns) == 0 && format != "" {
 		text := fmt.Sprintf(formatValues[format], nth+1)
 		pad := strings.Repeat("x", max(0, atLeast-len(text)))
 		return []string{text, text + pad, pad + text}
 	}
+
 	var texts []string
 	for k := range nth + 1 {
 		text := plain
@@ -157,12 +177,14 @@ func stringCandidates(patterns []*regexp.Regexp, format, name string, nth, atLea
 		}
 		if capped && len(text) > atMost {
 			text = text[:atMost]
+			// The number must survive the cut, because it is what makes the texts differ.
 			if digits := strconv.Itoa(k); k > 0 && len(digits) <= atMost {
 				text = text[:atMost-len(digits)] + digits
 			}
 		}
 		texts = append(texts, text)
 	}
+
 	for _, re := range patterns {
 		parsed, err := syntax.Parse(re.String(), syntax.Perl)
 		if err != nil {
@@ -171,10 +193,12 @@ func stringCandidates(patterns []*regexp.Regexp, format, name string, nth, atLea
 		for k := range nth + 1 {
 			texts = append(texts, matchOf(parsed, 0, k), matchOf(parsed, 1, k))
 		}
+		// Some lengths fit only with more repetitions, or with text after the match.
 		for k := range maxRepeats {
 			texts = append(texts, matchOf(parsed, k, nth), matchOf(parsed, k, 0)+plain)
 		}
 	}
+
 	return texts
 }
 
@@ -182,11 +206,13 @@ func stringCandidates(patterns []*regexp.Regexp, format, name string, nth, atLea
 // with the nth character of classes.
 func matchOf(re *syntax.Regexp, times, nth int) string {
 	all := func(n int) string {
+		// Repetitions nest, so each level is bounded.
 		if n > maxInstance>>4 {
 			return ""
 		}
 		return strings.Repeat(matchOf(re.Sub[0], times, nth), n)
 	}
+
 	switch re.Op {
 	case syntax.OpLiteral:
 		return string(re.Rune)
@@ -202,6 +228,7 @@ func matchOf(re *syntax.Regexp, times, nth int) string {
 		return all(max(times, 1))
 	case syntax.OpQuest:
 		return all(min(times, 1))
+
 	case syntax.OpRepeat:
 		n := max(times, re.Min)
 		if re.Max >= 0 {
@@ -216,6 +243,7 @@ func matchOf(re *syntax.Regexp, times, nth int) string {
 			}
 		}
 		return b.String()
+
 	case syntax.OpAlternate:
 		return matchOf(re.Sub[nth%len(re.Sub)], times, nth)
 	}

@@ -49,23 +49,29 @@ func (w *schemaWalk) expand(flat, todo []gjson.Result, name string, nth, depth i
 		if !w.step(s, depth) || len(flat) > maxDepth {
 			return "", false
 		}
+
 		if !s.IsObject() {
 			if s.Raw == "false" {
 				return "", false
 			}
 			continue
 		}
+
+		// The slice of an alternative that fails must not be changed by the next one.
 		flat = append(flat[:len(flat):len(flat)], s)
 		if ref := s.Get("$ref"); ref.Exists() {
 			todo = append([]gjson.Result{w.resolve(ref.String())}, todo...)
 		}
 		todo = append(s.Get("allOf").Array(), todo...)
+
+		// The rest of the walk happens inside each alternative, because a later schema may exclude it.
 		for _, k := range []string{"anyOf", "oneOf"} {
 			if list := s.Get(k); list.Exists() {
 				return w.alternative(list.Array(), k == "oneOf", flat, w.without(s, k, todo), name, nth, depth)
 			}
 		}
 	}
+
 	v, ok := w.flatValue(flat, name, nth, depth)
 	if ok {
 		w.size += len(v)
@@ -81,8 +87,11 @@ func (w *schemaWalk) without(s gjson.Result, k string, todo []gjson.Result) []gj
 	return todo
 }
 
-func (w *schemaWalk) alternative(list []gjson.Result, one bool, flat, todo []gjson.Result, name string, nth, depth int) (string, bool) {
+func (w *schemaWalk) alternative(
+	list []gjson.Result, one bool, flat, todo []gjson.Result, name string, nth, depth int,
+) (string, bool) {
 	for i, s := range list {
+		// A value of oneOf must fit no other schema of the list. The next value of the same schema may do so.
 		for k := range maxAttempts {
 			v, ok := w.expand(flat, append([]gjson.Result{s}, todo...), name, nth+k, depth+1)
 			if !ok || w.exhausted() {
@@ -111,6 +120,7 @@ func (w *schemaWalk) isOfOther(v string, list []gjson.Result, i, depth int) bool
 
 // flatValue returns the nth value of schemas without references and alternatives.
 func (w *schemaWalk) flatValue(flat []gjson.Result, name string, nth, depth int) (string, bool) {
+	// Constants come first: a type alone would make a value that they exclude.
 	for _, k := range []string{"const", "enum"} {
 		for _, s := range flat {
 			list := s.Get(k)
@@ -123,18 +133,22 @@ func (w *schemaWalk) flatValue(flat []gjson.Result, name string, nth, depth int)
 			}
 		}
 	}
+
 	for _, s := range flat {
+		// A default is the most natural value, and need not be of the schema.
 		if v := s.Get("default"); v.Exists() && nth == 0 {
 			if value, ok := w.oneOf([]gjson.Result{v}, flat, 0, depth); ok {
 				return value, true
 			}
 		}
 	}
+
 	for _, typ := range typesOfAll(flat) {
 		if v, ok := w.ofType(typ, flat, name, nth, depth); ok {
 			return v, true
 		}
 	}
+
 	return "", false
 }
 
@@ -162,17 +176,21 @@ func typesOfAll(flat []gjson.Result) []string {
 		if !t.Exists() {
 			continue
 		}
+
 		var own []string
 		for _, name := range t.Array() {
 			own = append(own, name.Str)
 		}
+
 		if types == nil {
 			types = own
 			continue
 		}
+
 		both := []string{}
 		for _, name := range types {
 			switch {
+			// Every integer is a number.
 			case slices.Contains(own, name), name == "integer" && slices.Contains(own, "number"):
 				both = append(both, name)
 			case name == "number" && slices.Contains(own, "integer"):
@@ -181,11 +199,17 @@ func typesOfAll(flat []gjson.Result) []string {
 		}
 		types = both
 	}
+
 	if types != nil {
 		return types
 	}
+
+	// Without a type the first keyword of a kind decides.
 	for _, of := range [][]string{
-		{"object", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"},
+		{
+			"object", "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+			"minProperties",
+		},
 		{"array", "items", "prefixItems", "contains", "minItems"},
 		{"number", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
 	} {
@@ -195,6 +219,7 @@ func typesOfAll(flat []gjson.Result) []string {
 			}
 		}
 	}
+
 	return []string{"string"}
 }
 
@@ -211,6 +236,7 @@ func (w *schemaWalk) ofType(typ string, flat []gjson.Result, name string, nth, d
 	case "null":
 		return "null", nth == 0
 	}
+
 	text, ok := stringOf(flat, name, nth)
 	return quote(text), ok
 }
@@ -242,6 +268,7 @@ const maxElements = 1000
 func elements(flat []gjson.Result, i int) (schemas []gjson.Result, described bool) {
 	for _, s := range flat {
 		first, rest := s.Get("prefixItems"), s.Get("items")
+		// Before draft 2020-12, items was the list and additionalItems the rest.
 		if rest.IsArray() {
 			first, rest = rest, s.Get("additionalItems")
 		}
@@ -262,15 +289,19 @@ func (w *schemaWalk) array(flat []gjson.Result, name string, nth, depth int) (st
 	atLeast, _ := most(flat, "minItems")
 	atMost, capped := least(flat, "maxItems")
 	n := int(min(atLeast, maxElements))
+
+	// The value shows an element for each positional schema, although JSON Schema accepts fewer.
 	for _, s := range flat {
 		n = max(n, len(s.Get("prefixItems").Array()))
 		if s.Get("items").IsArray() {
 			n = max(n, len(s.Get("items").Array()))
 		}
 	}
+	// One element shows the type of the elements.
 	if _, described := elements(flat, 0); described {
 		n = max(n, 1)
 	}
+
 	var contained []gjson.Result
 	for _, s := range flat {
 		if c := s.Get("contains"); c.Exists() {
@@ -283,6 +314,7 @@ func (w *schemaWalk) array(flat []gjson.Result, name string, nth, depth int) (st
 			}
 		}
 	}
+
 	n = max(n, len(contained)) + nth
 	if capped {
 		n = min(n, int(atMost))
@@ -290,10 +322,12 @@ func (w *schemaWalk) array(flat []gjson.Result, name string, nth, depth int) (st
 	if n > maxElements || float64(n) < atLeast || nth > 0 && capped && n == int(atMost) && nth > int(atMost) {
 		return "", false
 	}
+
 	unique := slices.ContainsFunc(flat, func(s gjson.Result) bool { return s.Get("uniqueItems").Bool() })
 	var values []string
 	for i := range n {
 		schemas, _ := elements(flat, i)
+		// The last elements are those that contains asks for.
 		if back := n - 1 - i; back < len(contained) {
 			schemas = append(slices.Clone(schemas), contained[back])
 		}
@@ -301,6 +335,7 @@ func (w *schemaWalk) array(flat []gjson.Result, name string, nth, depth int) (st
 		for k := 1; ok && unique && slices.Contains(values, v); k++ {
 			v, ok = w.value(schemas, name, k, depth+1)
 		}
+		// The elements that are there are enough, unless the array must be longer.
 		if !ok {
 			if i >= int(atLeast) && !w.exhausted() && i >= len(contained) {
 				break
@@ -309,5 +344,6 @@ func (w *schemaWalk) array(flat []gjson.Result, name string, nth, depth int) (st
 		}
 		values = append(values, v)
 	}
+
 	return "[" + strings.Join(values, ", ") + "]", true
 }

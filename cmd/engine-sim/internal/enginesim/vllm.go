@@ -21,7 +21,8 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	}
 	if err := p.getAll(
 		field{"model", &req.model}, field{"stream", &req.stream}, field{"stream_options", &options},
-		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id}, field{"return_tokens_as_token_ids", &req.tokensAsIDs},
+		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id},
+		field{"return_tokens_as_token_ids", &req.tokensAsIDs},
 	); err != nil {
 		return nil, err
 	}
@@ -45,10 +46,13 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	}
 
 	if !req.stream && len(p["stream_options"]) > 0 {
-		return req, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
+		return req, badRequest("stream_options",
+			"Stream options can only be defined when `stream=True`. (parameter=stream_options)")
 	}
 
-	sampling, err := p.readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: 16}, "min_tokens", "max_tokens", "seed")
+	// 16 is vLLM's own default.
+	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 16}
+	sampling, err := p.readSampling(defaults, "min_tokens", "max_tokens", "seed")
 	if err != nil {
 		return req, err
 	}
@@ -57,7 +61,8 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	}
 
 	limit := s.options.ContextLength
-	if sampling.maxTokens > limit { // vLLM shortens the limit silently to what fits
+	// vLLM shortens the limit silently to what fits after the prompt, but not to the context.
+	if sampling.maxTokens > limit {
 		return req, outputTooLong(limit, sampling.maxTokens)
 	}
 	if len(req.prompt) >= limit {
@@ -78,13 +83,16 @@ func unknownModel(model string) *apiError {
 }
 
 func promptTooLong(limit, size int) *apiError {
-	return badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
-		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
+	return badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. "+
+		"However, your prompt contains %d input tokens, "+
+		"which exceeds this limit even without any output tokens. "+
+		"Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
 		limit, size, size))
 }
 
 func outputTooLong(limit, size int) *apiError {
-	return badRequest("max_tokens", fmt.Sprintf("max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=max_tokens, value=%d)",
+	return badRequest("max_tokens", fmt.Sprintf("max_tokens=%d cannot be greater than max_model_len=%d. "+
+		"Please request fewer output tokens. (parameter=max_tokens, value=%d)",
 		size, limit, size))
 }
 
@@ -93,7 +101,9 @@ func (vllmAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
 }
 
 func (vllmAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
-	return &vllmReply{req: req, id: quote("cmpl-" + req.id), choices: choices, texts: make([]harmony.Decoder, len(choices))}
+	return &vllmReply{
+		req: req, id: quote("cmpl-" + req.id), choices: choices, texts: make([]harmony.Decoder, len(choices)),
+	}
 }
 
 // buildName is the system_fingerprint of vLLM.
@@ -139,6 +149,7 @@ func (r *vllmReply) choice(b []byte, c *choice, from int, first bool) []byte {
 	b = appendVLLMFinish(b, c)
 	if r.req.returnIDs {
 		b = append(b, `,"prompt_token_ids":`...)
+		// The prompt is in the first chunk of each choice only, and null later.
 		if first {
 			b = appendIDs(b, r.req.prompt)
 		} else {
@@ -155,11 +166,13 @@ func (r *vllmReply) newText(c *choice, from int) string {
 	d := &r.texts[c.index]
 	b := r.text[:0]
 	for i, id := range c.output[from:] {
+		// The stop token is in token_ids only.
 		if c.finish == "stop" && from+i == len(c.output)-1 {
 			break
 		}
 		b, _ = d.Append(b, id)
 	}
+	// Bytes of a character that never ended become text now.
 	if c.finish != "" {
 		b = d.Flush(b)
 	}

@@ -43,8 +43,10 @@ func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.Raw
 		return req, unknownModel(req.model)
 	}
 
+	// Without max_tokens this API fills the context, where completions stop at 16.
 	limit := s.options.ContextLength
-	sampling, err := params(inner).readSampling(sampling{temperature: 1, topP: 1, n: 1, maxTokens: limit}, "min_tokens", "max_tokens", "seed")
+	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: limit}
+	sampling, err := params(inner).readSampling(defaults, "min_tokens", "max_tokens", "seed")
 	if err != nil {
 		return req, err
 	}
@@ -101,6 +103,8 @@ func appendVLLMFinish(b []byte, c *choice) []byte {
 		b = append(b, `"abort"`...)
 	default:
 		b = appendQuoted(b, c.finish)
+		// <|return|> is the model's primary end token, of which vLLM says
+		// nothing, even if the request lists it.
 		if id := c.output[max(len(c.output)-1, 0):]; c.finish == "stop" && id[0] != harmony.TokenReturn {
 			stopReason = strconv.FormatUint(uint64(id[0]), 10)
 		}
@@ -124,7 +128,10 @@ func appendVLLMUsage(b []byte, req *modelRequest, choices []*choice, details boo
 	for _, c := range choices {
 		completion += len(c.output)
 	}
-	b = fmt.Appendf(b, `{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d`, len(req.prompt), len(req.prompt)+completion, completion)
+	total := len(req.prompt) + completion
+	b = fmt.Appendf(b, `{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d`,
+		len(req.prompt), total, completion)
+	// Usage in every chunk has no details.
 	if details {
 		b = fmt.Appendf(b, `,"prompt_tokens_details":{"cached_tokens":%d}`, req.cached)
 	}

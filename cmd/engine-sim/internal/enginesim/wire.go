@@ -29,7 +29,9 @@ type wire struct {
 }
 
 func newWire(w http.ResponseWriter, f form, b Behavior) *wire {
-	return &wire{w: w, form: f, flush: http.NewResponseController(w).Flush, b: b, random: rand.New(rand.NewPCG(b.Seed, 1))}
+	return &wire{
+		w: w, form: f, flush: http.NewResponseController(w).Flush, b: b, random: rand.New(rand.NewPCG(b.Seed, 1)),
+	}
 }
 
 // begin sends the headers of a stream at once, like engines do.
@@ -49,6 +51,7 @@ func (o *wire) begin() error {
 func (o *wire) event(write func([]byte) []byte) error {
 	o.buf = o.buf[:0]
 	if o.form == formFrames {
+		// The length is known only after the message, so its place is kept.
 		o.buf = write(append(o.buf, 0, 0, 0, 0, 0))
 		binary.BigEndian.PutUint32(o.buf[1:], uint32(len(o.buf)-framePrefix)) //nolint:gosec // a message's size
 		if len(o.buf) == framePrefix {
@@ -56,13 +59,16 @@ func (o *wire) event(write func([]byte) []byte) error {
 		}
 		return o.send(o.buf)
 	}
+
 	end := "\n\n"
 	if o.b.CRLF {
 		end = "\r\n\r\n"
 	}
+	// vLLM sends such comments with --sse-keep-alive-interval.
 	if o.b.Comments {
 		o.buf = append(append(o.buf, ": keep-alive"...), end...)
 	}
+
 	o.buf = append(o.buf, "data: "...)
 	head := len(o.buf)
 	if o.buf = write(o.buf); len(o.buf) == head {
@@ -75,6 +81,7 @@ func (o *wire) event(write func([]byte) []byte) error {
 func (o *wire) done() error {
 	switch o.form {
 	case formOpenEvents:
+		// llama.cpp ends the body without a mark.
 		return nil
 	case formFrames:
 		setGRPCStatus(o.w.Header(), http.TrailerPrefix, 0, "")
@@ -104,6 +111,7 @@ func (o *wire) send(p []byte) error {
 		if _, err := o.w.Write(p[:n]); err != nil {
 			return err
 		}
+		// Each piece is flushed, so that a client may receive it alone.
 		if err := o.flush(); err != nil {
 			return err
 		}
@@ -175,7 +183,9 @@ func writeStatus(w http.ResponseWriter, b Behavior) {
 		w.Header().Set("content-length", "0")
 		w.WriteHeader(b.Status)
 	default:
-		writeJSON(w, b.Status, appendError(nil, &apiError{b.Status, "The simulated engine fails because of a directive.", "SimulatedError", ""}))
+		writeJSON(w, b.Status, appendError(nil, &apiError{
+			b.Status, "The simulated engine fails because of a directive.", "SimulatedError", "",
+		}))
 	}
 }
 
@@ -230,7 +240,9 @@ func parseIDs(raw []byte) (ids []uint32, bad int) {
 	if len(raw) < 2 || raw[0] != '[' || raw[len(raw)-1] != ']' {
 		return nil, 0
 	}
+
 	raw = bytes.TrimSpace(raw[1 : len(raw)-1])
+	// Most ids have five digits, and a comma follows.
 	ids = make([]uint32, 0, len(raw)/6)
 	for len(raw) > 0 {
 		var one []byte
