@@ -369,8 +369,9 @@ func (m *Machine) Note(fault error) { m.fault = errors.Join(m.fault, fault) }
 // Turn returns the turn of the model call being made; nil before the first one.
 func (m *Machine) Turn() *turn.Turn { return m.current.turn }
 
-// ToolCalls implements [api.Reply]: none is logged, unless an API's reply says so by [Machine.Made].
-func (m *Machine) ToolCalls() (made, failed int) { return 0, 0 }
+// ToolCalls implements [api.Reply]: how many calls the filter has made, and how many accesses
+// to servers of tools, calls and lists, have failed.
+func (m *Machine) ToolCalls() (made, failed int) { return m.runs.made, m.runs.failed }
 
 // Ending implements [api.Reply]: a reply whose end is not stored has no such time.
 func (m *Machine) Ending() bool { return false }

@@ -140,7 +140,7 @@ func TestResultsInOrder(t *testing.T) {
 	if err := e.reply.Fault(); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("fault %v", err)
 	}
-	if calls, failed := e.reply.Made(); calls != 2 || failed != 1 {
+	if calls, failed := e.reply.ToolCalls(); calls != 2 || failed != 1 {
 		t.Errorf("%d calls, %d failed", calls, failed)
 	}
 

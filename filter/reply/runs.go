@@ -142,7 +142,3 @@ func (m *Machine) cutRuns() {
 	}
 	m.runs.pending = nil
 }
-
-// Made returns how many calls the filter has made, and how many accesses to servers of
-// tools, calls and lists, have failed.
-func (m *Machine) Made() (calls, failed int) { return m.runs.made, m.runs.failed }

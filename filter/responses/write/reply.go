@@ -71,10 +71,6 @@ func (r *Reply) Fault() error {
 	return errors.Join(r.Machine.Fault(), r.encoder.fault, r.encoder.output.fault)
 }
 
-// ToolCalls is how many calls of tools the reply has made, and how many accesses to
-// tool servers, calls and lists, failed.
-func (r *Reply) ToolCalls() (made, failed int) { return r.Made() }
-
 // Background returns the reply if its response is made in the background.
 func (r *Reply) Background() api.BackgroundReply {
 	if !r.encoder.request.Options.Background {
