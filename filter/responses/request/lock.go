@@ -69,7 +69,7 @@ func (r *Request) RenewLock(ctx context.Context) error {
 // Unlock releases the lock of the conversation, unless the commit of the response is
 // about to: the commit extends the conversation first. It may be called more than once.
 func (r *Request) Unlock(ctx context.Context) error {
-	// Another response could add its items first, and this one's would come after an answer to them.
+	// Between an unlock here and the commit another response could add its items.
 	if r.Lock == nil || r.Lock.Committing.Load() {
 		return nil
 	}
