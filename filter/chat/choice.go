@@ -72,7 +72,7 @@ func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
 // requireTool requires one call of a tool.
 func (d *decoder) requireTool(name string) {
 	d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{functionNamed(name)}}
-	// OpenAI answers a forced tool with exactly one call.
+	// A tool that is chosen by its name is called once, as docs/compatibility.md says.
 	d.input.OneCall = true
 }
 

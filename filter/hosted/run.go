@@ -34,7 +34,6 @@ func (u *Usage) Take(r *tools.Result) {
 // most is how many calls the request allows, 0: any number; waiting is how many calls of
 // the turn wait already.
 func (u *Usage) Refuse(call *turn.CalledTool, most, waiting int) *tools.Result {
-	// A call that is refused counts too: a model that calls on and on reaches the limit of the request.
 	u.Calls++
 	switch {
 	case most > 0 && u.Calls > most, u.Bytes > MaxResultBytes, waiting >= MaxTurnCalls:

@@ -236,7 +236,6 @@ func (d *derendering) prepare(ctx context.Context, id string, now func() time.Ti
 	switch {
 	case outcome.Err != nil:
 		return nil, d.ofRequest(outcome.Err)
-	// A preflight, such as the listing of an MCP server's tools, comes before the first model call.
 	case outcome.Request == nil || outcome.Request.Engine() == nil:
 		return nil, apierror.Invalid(d.kind.request,
 			"The reply to the request has steps before its model call, such as tools that are run. Only the output "+

@@ -27,7 +27,7 @@ func (d *decoder) replies() turn.Replies {
 // itself, and the response whose prompt this one is compared with. The response repeats
 // the options.
 func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
-	// OpenAI's values for members that are left out: the response repeats all of them.
+	// The response has both members, also those that the request leaves out.
 	mode, ttl, compared := "implicit", "30m", ""
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {

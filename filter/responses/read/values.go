@@ -83,7 +83,7 @@ func (f *fieldReader) readInclude(v jsontext.Field) *apierror.Error {
 			f.options.UsagePerTurn = true
 		case value == "reasoning.encrypted_content" && f.reader.Sealer != nil:
 			f.sealer = f.reader.Sealer
-		// Codex always asks for encrypted reasoning: without a sealer the filter keeps it by itself.
+		// Codex asks for it by itself: without a sealer it has no effect, and is no error.
 		case value == "reasoning.encrypted_content", included[value]:
 			f.ignored.Add("include." + value)
 		default:

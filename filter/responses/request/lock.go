@@ -62,7 +62,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 // Unlock releases the lock of the conversation, unless the commit of the response is
 // about to: the commit extends the conversation first. It may be called more than once.
 func (l *Lock) Unlock(ctx context.Context) error {
-	// Another response could add its items first, and this one's would come after an answer to them.
+	// Between an unlock here and the commit another response could add its items.
 	if l.Committing.Load() {
 		return nil
 	}

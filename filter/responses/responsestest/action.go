@@ -70,7 +70,6 @@ func (o *streamItem) commandStep(step string, e gjson.Result) error {
 	if o.added.Get("type").Str != "shell_call" {
 		return errors.New("not an event of this type of item")
 	}
-	// Clients show one command at a time: the next one begins once the one before is done.
 	if step == "added" {
 		switch {
 		case i != last+1:

@@ -36,7 +36,7 @@ func (r *Reader) ReadChoice(v jsontext.Field) *apierror.Error {
 	switch v.Get("type").Str {
 	case "function", "custom":
 		name, err := readToolName(v)
-		// OpenAI answers a forced tool with exactly one call.
+		// A tool that is chosen by its name is called once, as docs/compatibility.md says.
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		r.input.OneCall = true
 		r.echo.Choice = appendToolName(nil, v.Get("type").Str, name)

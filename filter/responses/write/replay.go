@@ -19,8 +19,11 @@ func Replay(r *store.Response, o request.Options) []byte {
 	// The first events have the response as it was before it ended.
 	begun := r.Object
 	for _, m := range []struct{ name, value string }{
-		{"status", `"` + item.StatusInProgress + `"`}, {"completed_at", "null"}, {"incomplete_details", "null"},
-		{"error", "null"}, {"usage", "null"},
+		{"status", `"` + item.StatusInProgress + `"`},
+		{"completed_at", "null"},
+		{"incomplete_details", "null"},
+		{"error", "null"},
+		{"usage", "null"},
 	} {
 		// The stored text is an object, so that setting a member does not fail.
 		if changed, err := sjson.SetRawBytes(begun, m.name, []byte(m.value)); err == nil {
