@@ -54,8 +54,10 @@ func NonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams
 	}
 	r := ChatReply{Usage: got.Usage}
 	for _, choice := range got.Choices {
-		s := ChoiceResult{Content: choice.Message.Content, Finish: choice.FinishReason,
-			Reasoning: extra(choice.Message.RawJSON(), "reasoning")}
+		s := ChoiceResult{
+			Content: choice.Message.Content, Finish: choice.FinishReason,
+			Reasoning: extra(choice.Message.RawJSON(), "reasoning"),
+		}
 		if also := extra(choice.Message.RawJSON(), "reasoning_content"); also != s.Reasoning {
 			t.Errorf("reasoning_content is %q, reasoning %q", also, s.Reasoning)
 		}

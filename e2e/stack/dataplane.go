@@ -214,7 +214,8 @@ func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, proces
 
 // StartFilter serves the filter on a Unix socket and returns its address.
 func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string, log *LogFile,
-	o filter.Options) string {
+	o filter.Options,
+) string {
 	t.Helper()
 	logger := logrus.New()
 	logger.SetOutput(log.Named("filter"))
@@ -264,14 +265,17 @@ func healthy() *health.Server {
 
 // StartEnvoy runs an Envoy with the generated bootstrap until the test ends.
 func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, o Options,
-	log *LogFile) (url, admin string) {
+	log *LogFile,
+) (url, admin string) {
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
 		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
+		engines[i] = envoy.Engine{
+			Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
 			OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(),
-			PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
+			PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker,
+		}
 	}
 
 	settings := envoy.Options{
@@ -328,7 +332,8 @@ func (d *Dataplane) Openai(o ...option.RequestOption) openai.Client {
 
 // Do sends a request.
 func (d *Dataplane) Do(t *testing.T, method, path, contentType string, body io.Reader,
-	headers ...string) *http.Response {
+	headers ...string,
+) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, body)
 	if err != nil {

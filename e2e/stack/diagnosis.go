@@ -56,9 +56,11 @@ var agentChanges = []struct {
 }
 
 func agentTool(name string) map[string]any {
-	return map[string]any{"type": "function", "name": name,
+	return map[string]any{
+		"type": "function", "name": name,
 		"description": strings.Repeat(name+" does a thing. ", 12),
-		"parameters":  json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`)}
+		"parameters":  json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`),
+	}
 }
 
 // DiagnosisIsExact lets agents talk, each of which changes one thing after the other. The
