@@ -311,25 +311,25 @@ func TestTokenBudgetAborted(t *testing.T) {
 
 // A client that leaves before the engine answers has had its prompt computed, and pays for it.
 func TestTokenBudgetLeftBeforeTheAnswer(t *testing.T) {
-	d := start(t, options{config: withBudgets(perTenant(10_000))})
+	d := stack.Start(t, stack.Options{Config: withBudgets(perTenant(10_000))})
 	ctx, leave := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer leave()
 	words := strings.Repeat("word ", 2000)
-	body := fmt.Sprintf(`{"model":%q,`+budgetRequests["/v1/chat/completions"]+"}", vllmModel, 2000, words+"\nSIM first=30s")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/chat/completions", strings.NewReader(body))
+	body := fmt.Sprintf(`{"model":%q,`+budgetRequests["/v1/chat/completions"]+"}", stack.VLLMModel, 2000, words+"\nSIM first=30s")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Tenant", "leaves")
-	if resp, err := d.client.Do(req); err == nil {
+	if resp, err := d.Client.Do(req); err == nil {
 		resp.Body.Close()
 		t.Fatalf("the engine has answered: %d", resp.StatusCode)
 	}
 
 	// Until the reply is settled its output is reserved too.
 	s := &spender{d: d, tenant: "leaves"}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(stack.Patience); ; time.Sleep(20 * time.Millisecond) {
 		r := s.ask(t, "/v1/chat/completions", "", "SAY x", 1_000_000)
 		if left, _ := strconv.Atoi(r.remaining); left > 7500 && left < 8000 {
 			break

@@ -246,7 +246,7 @@ func (c *continuation) possible() bool {
 
 		// The client may be executing a complete call already. Another engine could make a
 		// different one in its place, and both would be executed.
-		if turn.HasCall(choice.tokens) {
+		if c.turn.HasCall(choice.tokens) {
 			return false
 		}
 

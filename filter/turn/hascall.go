@@ -1,14 +1,23 @@
 package turn
 
-import "github.com/envoy-harmony/envoy-harmony/harmony"
+import (
+	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
 
 // HasCall reports whether a choice's output so far has a complete tool call, which a
 // client may have begun to execute.
-func HasCall(output []harmony.Token) bool {
-	parser := harmony.NewParser(harmony.Tolerant, harmony.RoleAssistant)
+func (t *Turn) HasCall(output []harmony.Token) bool {
+	// Output that continues a message of the client begins within it, and not with a header.
+	role := harmony.RoleAssistant
+	if len(t.prefix) > 0 {
+		role = ""
+	}
+	parser := harmony.NewParser(harmony.Tolerant, role)
 	calling := false
 
-	for _, token := range output {
+	for _, token := range slices.Concat(t.prefix, output) {
 		events, err := parser.Push(token)
 		// The tolerant parser accepts everything.
 		if err != nil {
