@@ -158,11 +158,11 @@ func (m *matrixTable) table(clients []matrixClient, columns []string, known map[
 				}
 				continue
 			}
-			line := "| " + title + " |"
+			cells := []string{title}
 			for _, column := range columns {
-				line += " " + cell(row, column) + " |"
+				cells = append(cells, cell(row, column))
 			}
-			lines = append(lines, line)
+			lines = append(lines, "| "+strings.Join(cells, " | ")+" |")
 		}
 	}
 	return head.String() + mergeVersions(lines)

@@ -164,7 +164,8 @@ type demo struct {
 
 // chat sends a chat request and shows its stream, and then the engine's side.
 func (d *demo) chat(ctx context.Context, id string,
-	messages []openai.ChatCompletionMessageParamUnion) (*openai.ChatCompletionMessage, error) {
+	messages []openai.ChatCompletionMessageParamUnion,
+) (*openai.ChatCompletionMessage, error) {
 	d.screen.heading("what the client sees")
 	stream := d.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
 		Model:         model,
@@ -229,8 +230,10 @@ func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 // its stream and the engine's side.
 func (d *demo) respond(ctx context.Context, id, text string) error {
 	d.screen.heading("what the client sees")
-	request := responses.ResponseNewParams{Model: model,
-		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	request := responses.ResponseNewParams{
+		Model: model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)},
+	}
 
 	if d.last != "" {
 		request.PreviousResponseID = openai.String(d.last)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,8 +188,8 @@ func StartSim(t testing.TB, log *LogFile) string {
 // StartSimAs starts a simulated engine with flags and also returns its process.
 func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, process *os.Process) {
 	t.Helper()
-	always := []string{"--listen", "127.0.0.1:0", "--until-stdin-ends"}
-	cmd := exec.CommandContext(t.Context(), EngineSim, append(always, flags...)...)
+	flags = slices.Concat([]string{"--listen", "127.0.0.1:0", "--until-stdin-ends"}, flags)
+	cmd := exec.CommandContext(t.Context(), EngineSim, flags...)
 	cmd.Stderr = log.Named("engine")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -23,8 +23,10 @@ func EveryEngine(c *config.Config) {
 	c.Engines, c.Models = nil, nil
 	for _, kind := range engine.Kinds() {
 		c.Engines = append(c.Engines, config.Engine{Kind: kind, URLs: []string{url}})
-		c.Models = append(c.Models, config.Model{Match: "=" + ModelOf(kind), Engine: kind,
-			UpstreamModel: "gpt-oss-20b"})
+		c.Models = append(c.Models, config.Model{
+			Match: "=" + ModelOf(kind), Engine: kind,
+			UpstreamModel: "gpt-oss-20b",
+		})
 	}
 }
 

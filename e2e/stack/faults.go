@@ -91,13 +91,15 @@ type FaultAPI struct {
 
 // FaultAPIs are the three APIs.
 var FaultAPIs = []FaultAPI{
-	{"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`,
+	{
+		"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`,
 		func(events []string) (string, bool) {
 			if len(events) < 2 || events[len(events)-1] != "data: [DONE]" {
 				return "", false
 			}
 			return gjson.Get(strings.TrimPrefix(events[len(events)-2], "data: "), "error.message").Str, true
-		}},
+		},
+	},
 	{"responses", "/v1/responses", `"input":%s`, `response.output_text.delta`, func(events []string) (string, bool) {
 		object, err := responsestest.Stream([]byte(strings.Join(events, "\n\n") + "\n\n"))
 		if err != nil {

@@ -179,8 +179,10 @@ func (s *FixedServer) Count(method string) int {
 // ToolResult returns the result of a call as JSON.
 func ToolResult(text string, isError bool) string {
 	// always marshals
-	b, _ := json.Marshal(map[string]any{"isError": isError,
-		"content": []any{map[string]any{"type": "text", "text": text}}})
+	b, _ := json.Marshal(map[string]any{
+		"isError": isError,
+		"content": []any{map[string]any{"type": "text", "text": text}},
+	})
 	return string(b)
 }
 
@@ -237,8 +239,10 @@ type ToolServer struct {
 
 // NewToolServer starts the server until the test ends.
 func NewToolServer(t testing.TB) *ToolServer {
-	s := &ToolServer{Started: make(chan string, 100), Ended: make(chan error, 100), Release: make(chan struct{}),
-		testDone: make(chan struct{})}
+	s := &ToolServer{
+		Started: make(chan string, 100), Ended: make(chan error, 100), Release: make(chan struct{}),
+		testDone: make(chan struct{}),
+	}
 
 	server := mcp.NewServer(&mcp.Implementation{Name: "docs", Version: "1"}, nil)
 	addTool(server, "search", `{"readOnlyHint":true}`,
@@ -280,7 +284,8 @@ func NewToolServer(t testing.TB) *ToolServer {
 
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		q *http.Request) {
+		q *http.Request,
+	) {
 		handler.ServeHTTP(w, s.record(q))
 	}))
 

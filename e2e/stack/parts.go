@@ -66,8 +66,10 @@ func (p Parts) Serve(t testing.TB) func(*config.Config) {
 				e.URLs = append(e.URLs, one.URL)
 			}
 			c.Engines = append(c.Engines, e)
-			c.Models = append(c.Models, config.Model{Match: "=" + ModelOf(kind), Engine: kind,
-				UpstreamModel: "gpt-oss-20b"})
+			c.Models = append(c.Models, config.Model{
+				Match: "=" + ModelOf(kind), Engine: kind,
+				UpstreamModel: "gpt-oss-20b",
+			})
 		}
 	}
 }

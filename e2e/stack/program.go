@@ -36,8 +36,10 @@ func ServeProgram(t testing.TB, log *LogFile, config ...string) *Program {
 // ServeProgramAt is ServeProgram at an address, host:port.
 func ServeProgramAt(t testing.TB, listen string, log *LogFile, config ...string) *Program {
 	t.Helper()
-	p := LaunchProgram(t, log, "serving", append([]string{"serve", "--listen", listen, "--admin", "127.0.0.1:0",
-		"--log-level", "debug"}, config...)...)
+	p := LaunchProgram(t, log, "serving", append([]string{
+		"serve", "--listen", listen, "--admin", "127.0.0.1:0",
+		"--log-level", "debug",
+	}, config...)...)
 	p.Config = config
 	return p
 }
@@ -101,8 +103,10 @@ func (p *Program) Bootstrap(t testing.TB, flags ...string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
-		p.Address}, p.Config...)
+	args := append([]string{
+		"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
+		p.Address,
+	}, p.Config...)
 	out, err := exec.Command(binary, append(args, flags...)...).Output()
 	if err != nil {
 		t.Fatalf("envoy-config: %v: %s", err, err.(*exec.ExitError).Stderr) //nolint:errorlint,forcetypeassert // Output returns no other

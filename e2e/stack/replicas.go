@@ -121,8 +121,10 @@ func (k *Conversation) Ask(d *Dataplane, content, more string, headers ...string
 	}
 
 	reply := gjson.ParseBytes(text)
-	k.messages = append(k.messages, map[string]string{"role": "assistant",
-		"content": reply.Get("choices.0.message.content").String()})
+	k.messages = append(k.messages, map[string]string{
+		"role":    "assistant",
+		"content": reply.Get("choices.0.message.content").String(),
+	})
 	return resp.StatusCode, reply, nil
 }
 

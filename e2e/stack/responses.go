@@ -106,8 +106,10 @@ func (b *checkedBody) Close() error {
 
 // CheckedOpenAI returns a client whose Responses API replies are checked.
 func (d *Dataplane) CheckedOpenAI(t *testing.T, o ...option.RequestOption) openai.Client {
-	return d.Openai(append(o, option.WithHTTPClient(&http.Client{Transport: checkedTransport{t,
-		d.Client.Transport}}))...)
+	return d.Openai(append(o, option.WithHTTPClient(&http.Client{Transport: checkedTransport{
+		t,
+		d.Client.Transport,
+	}}))...)
 }
 
 // CheckedURL returns the URL of a proxy that checks the replies of the data plane,
@@ -136,7 +138,8 @@ var Responders = map[string]responder{"whole": RespondWhole, "streamed": Respond
 
 // RespondWhole creates a response as one object.
 func RespondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams,
-	o ...option.RequestOption) *responses.Response {
+	o ...option.RequestOption,
+) *responses.Response {
 	t.Helper()
 	r, err := c.Responses.New(t.Context(), p, o...)
 	if err != nil {
@@ -147,7 +150,8 @@ func RespondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams,
 
 // RespondStreamed returns the response of the last event.
 func RespondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParams,
-	o ...option.RequestOption) *responses.Response {
+	o ...option.RequestOption,
+) *responses.Response {
 	t.Helper()
 	stream := c.Responses.NewStreaming(t.Context(), p, o...)
 	defer func() { _ = stream.Close() }()
@@ -196,8 +200,10 @@ func ItemsOf(r *responses.Response) []Item {
 
 // Asking returns a request with one user message.
 func Asking(model, text string) responses.ResponseNewParams {
-	return responses.ResponseNewParams{Model: model,
-		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	return responses.ResponseNewParams{
+		Model: model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)},
+	}
 }
 
 // InputItems returns an input of items.

@@ -8,8 +8,10 @@ import (
 type Object = map[string]any
 
 // OkSchema is the schema of {"ok":true}.
-var OkSchema = Object{"type": "object", "properties": Object{"ok": Object{"type": "boolean"}},
-	"required": []string{"ok"}, "additionalProperties": false}
+var OkSchema = Object{
+	"type": "object", "properties": Object{"ok": Object{"type": "boolean"}},
+	"required": []string{"ok"}, "additionalProperties": false,
+}
 
 // ChatTool and responseTool return the tool f with one property.
 func ChatTool(name string, strict bool) Object {
@@ -17,8 +19,10 @@ func ChatTool(name string, strict bool) Object {
 }
 
 // CountParameters are the parameters of a function that takes an integer.
-var CountParameters = Object{"type": "object", "properties": Object{"n": Object{"type": "integer"}},
-	"required": []string{"n"}, "additionalProperties": false}
+var CountParameters = Object{
+	"type": "object", "properties": Object{"n": Object{"type": "integer"}},
+	"required": []string{"n"}, "additionalProperties": false,
+}
 
 // StructuredOutput is a request that constrains the form of its reply, for a model
 // that would write something else, and the expected result.
