@@ -470,7 +470,7 @@ func (o Options) hashHeader() (string, error) {
 			"balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
 	}
 	if name == "" {
-		return "", fmt.Errorf("balance: %s needs a name name: set routing.%[1]s_header", o.Balance)
+		return "", fmt.Errorf("balance: %s needs the name of a header: set routing.%[1]s_header", o.Balance)
 	}
 	return name, nil
 }

@@ -25,7 +25,8 @@ type admin struct {
 // /healthz reports that the process runs, and /readyz whether it accepts new
 // requests. gRPC health checks are those of h. inspector serves /inspector/; nil: nothing does.
 func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server,
-	inspector http.Handler, ready func() bool) (*admin, error) {
+	inspector http.Handler, ready func() bool,
+) (*admin, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -49,8 +50,10 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	}
 
 	// Kubernetes asks for health by gRPC on this port too, without TLS.
-	server := &http.Server{Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second,
-		Protocols: &http.Protocols{}}
+	server := &http.Server{
+		Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second,
+		Protocols: &http.Protocols{},
+	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	return &admin{l, server}, nil

@@ -40,12 +40,18 @@ type certificates struct {
 func newCertificates(files config.TLS, log logrus.FieldLogger, metrics prometheus.Registerer) (*certificates, error) {
 	c := &certificates{
 		files: files, log: log,
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "harmony_tls_reloads_total",
-			Help: "Changes of the TLS files, by what became of them."}, []string{"outcome"}),
-		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_tls_handshake_errors_total",
-			Help: "Connections to the ext_proc port whose TLS handshake failed."}),
-		notAfter: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_tls_certificate_not_after_seconds",
-			Help: "When the certificate of the ext_proc port expires, in seconds since 1970."}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "harmony_tls_reloads_total",
+			Help: "Changes of the TLS files, by what became of them.",
+		}, []string{"outcome"}),
+		handshakes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "harmony_tls_handshake_errors_total",
+			Help: "Connections to the ext_proc port whose TLS handshake failed.",
+		}),
+		notAfter: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "harmony_tls_certificate_not_after_seconds",
+			Help: "When the certificate of the ext_proc port expires, in seconds since 1970.",
+		}),
 	}
 
 	for _, m := range []prometheus.Collector{c.reloads, c.handshakes, c.notAfter} {

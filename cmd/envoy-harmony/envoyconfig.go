@@ -56,7 +56,8 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 		_, err = p.stdout.Write(text)
 		return err
 	}
-	if err := os.WriteFile(*output, text, 0o644); err != nil { //nolint:gosec // Envoy may be another user, and it has no secrets
+	// Envoy may be another user, and the configuration has no secrets.
+	if err := os.WriteFile(*output, text, 0o644); err != nil { //nolint:gosec // see above
 		return fmt.Errorf("write the bootstrap: %w", err)
 	}
 	return nil

@@ -15,8 +15,10 @@ import (
 
 // credentials are those of the gRPC server of the ext_proc port.
 func (c *certificates) credentials() credentials.TransportCredentials {
-	return handshakes{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), c,
-		&complaints{last: map[string]time.Time{}}}
+	return handshakes{
+		credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), c,
+		&complaints{last: map[string]time.Time{}},
+	}
 }
 
 // handshakes are gRPC's credentials for TLS, but for one thing: gRPC refuses clients

@@ -100,8 +100,10 @@ func (p painter) event(out *bufio.Writer, e harmony.Event) {
 	case harmony.MessageStart:
 		parts := []string{string(e.Header.Role)}
 		for _, part := range []struct{ label, value string }{
-			{"name ", e.Header.Name}, {"", e.Header.Channel},
-			{"to ", e.Header.Recipient}, {"type ", e.Header.ContentType},
+			{"name ", e.Header.Name},
+			{"", e.Header.Channel},
+			{"to ", e.Header.Recipient},
+			{"type ", e.Header.ContentType},
 		} {
 			if part.value != "" {
 				parts = append(parts, part.label+part.value)

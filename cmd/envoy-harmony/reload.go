@@ -173,8 +173,10 @@ func newReloads(registry prometheus.Registerer, cfg *config.Config) *reloads {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	r := &reloads{
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "harmony_config_reloads_total",
-			Help: "Changes of the configuration file, by what became of them: ok or refused."}, []string{"outcome"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "harmony_config_reloads_total",
+			Help: "Changes of the configuration file, by what became of them: ok or refused.",
+		}, []string{"outcome"}),
 		successful: gauge("harmony_config_last_reload_successful", "Whether the configuration file as it was read "+
 			"last is in use: 1, or 0 if it was refused."),
 		at: gauge("harmony_config_last_reload_success_timestamp_seconds",

@@ -62,8 +62,10 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		return err
 	}
 
-	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{},
-		causes: map[string]int{}}
+	r := replayer{
+		ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{},
+		causes: map[string]int{},
+	}
 	if err := r.readConfig(*file); err != nil {
 		return err
 	}

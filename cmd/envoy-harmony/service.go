@@ -115,8 +115,10 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second,
-			PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             5 * time.Second,
+			PermitWithoutStream: true,
+		}),
 	}
 
 	if cfg.TLS.Enabled() {

@@ -278,9 +278,11 @@ func envoyEngines(c *config.Config) []envoy.Engine {
 	engines := make([]envoy.Engine, len(c.Engines))
 	for i, e := range c.Engines {
 		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
+		engines[i] = envoy.Engine{
+			Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
 			OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(),
-			PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
+			PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker,
+		}
 	}
 	return engines
 }

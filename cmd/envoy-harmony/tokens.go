@@ -165,8 +165,10 @@ func (c *tokensWork) configure(stdout io.Writer) error {
 			return fmt.Errorf("role %q: use assistant, user, system, developer, tool or none", *role)
 		}
 	}
-	options := []harmony.RendererOption{harmony.WithReferenceSchema(),
-		harmony.WithAnalysis(harmony.DropBeforeFirstFinal)}
+	options := []harmony.RendererOption{
+		harmony.WithReferenceSchema(),
+		harmony.WithAnalysis(harmony.DropBeforeFirstFinal),
+	}
 	if c.filter {
 		options = nil
 	}

@@ -54,7 +54,8 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 
 // serviceLink matches the variables that Kubernetes adds for a Service of a name
 // that begins with envoy-harmony.
-var serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
+var serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|` +
+	`_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
 // Set sets one key, such as limits.header_hold, to a value written in YAML.
 func (c *Config) Set(key, value string) error {

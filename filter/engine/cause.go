@@ -68,7 +68,8 @@ var (
 	// between is what may stand between two phrases beside other text.
 	between = regexp.MustCompile(`^[ _,.:;()]{0,4}$`)
 	// knownType is an error object's type as servers spell it.
-	knownType = regexp.MustCompile(`^(?:[A-Za-z]{1,40}(?:Error|Exception)|[a-z_]{1,40}_error|tokens|requests|grpc-status \d{1,3})$`)
+	knownType = regexp.MustCompile(`^(?:[A-Za-z]{1,40}(?:Error|Exception)|[a-z_]{1,40}_error|` +
+		`tokens|requests|grpc-status \d{1,3})$`)
 )
 
 // cause returns the error for the log: the status, the type, and what is known of the

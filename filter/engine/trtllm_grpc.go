@@ -110,7 +110,8 @@ func (t *TokenLogprob) read(b []byte, readTop func([]byte) bool) bool {
 		switch number {
 		case 1:
 			id, n := protowire.ConsumeVarint(value)
-			t.Token, ok = harmony.Token(id), kind == protowire.VarintType && n >= 0 && id <= maxCount //nolint:gosec // compared
+			ok = kind == protowire.VarintType && n >= 0 && id <= maxCount
+			t.Token = harmony.Token(id) //nolint:gosec // compared
 		case 2:
 			ok = eachFloat(kind, value, func(v float64) { t.Logprob = v })
 		case 3:

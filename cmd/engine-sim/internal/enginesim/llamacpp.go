@@ -30,9 +30,11 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 		return nil, llamacppError(err)
 	}
 	if lastN < 0 { // servers of 2026 do not accept -1 for the whole context
-		return nil, &apiError{http.StatusBadRequest, fmt.Sprintf(
-			"Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN),
-			"invalid_request_error", ""}
+		return nil, &apiError{
+			http.StatusBadRequest, fmt.Sprintf(
+				"Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN),
+			"invalid_request_error", "",
+		}
 	}
 
 	var err *apiError
