@@ -158,11 +158,11 @@ func (m *matrixTable) table(clients []matrixClient, columns []string, known map[
 				}
 				continue
 			}
-			cells := []string{title}
-			for _, column := range columns {
-				cells = append(cells, cell(row, column))
+			cells := make([]string, len(columns))
+			for i, column := range columns {
+				cells[i] = cell(row, column)
 			}
-			lines = append(lines, "| "+strings.Join(cells, " | ")+" |")
+			lines = append(lines, "| "+title+" | "+strings.Join(cells, " | ")+" |")
 		}
 	}
 	return head.String() + mergeVersions(lines)

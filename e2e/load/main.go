@@ -108,8 +108,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	l := &Loader{Options: o, Client: NewClient(),
-		Report: Report{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}, Log: progress}
+	l := &Loader{
+		Options: o, Client: NewClient(),
+		Report: Report{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}, Log: progress,
+	}
 	defer l.Client.Close()
 	l.Fresh = startTargets(stack)
 	if peers.SMG != "" {

@@ -100,8 +100,10 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 
 // smg returns the target of a stack of smg.
 func (s *Stack) smg() *Target {
-	return &Target{Name: "smg", URL: s.URL + chatPath, Body: chatBody, Key: contentKey,
-		Procs: []Process{s.filter, s.Engine}}
+	return &Target{
+		Name: "smg", URL: s.URL + chatPath, Body: chatBody, Key: contentKey,
+		Procs: []Process{s.filter, s.Engine},
+	}
 }
 
 // freePort returns a port that nothing used just now.

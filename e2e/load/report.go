@@ -29,8 +29,10 @@ type Row struct {
 
 // newRow makes the row of a sample.
 func newRow(scenario string, t *Target, unit string, s *Sample) Row {
-	r := Row{Scenario: scenario, Target: t.Name, Unit: unit, Units: s.Units, Failed: s.Failed,
-		CPU: map[string]float64{}, Memory: map[string]float64{}}
+	r := Row{
+		Scenario: scenario, Target: t.Name, Unit: unit, Units: s.Units, Failed: s.Failed,
+		CPU: map[string]float64{}, Memory: map[string]float64{},
+	}
 	if s.Time > 0 {
 		r.Rate = float64(s.Units) / s.Time.Seconds()
 	}

@@ -127,8 +127,10 @@ func (s *Stack) startFilter(ctx context.Context, o StackOptions) error {
 		}
 	}
 
-	flags := append([]string{"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
-		"unix://" + socket}, config...)
+	flags := append([]string{
+		"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
+		"unix://" + socket,
+	}, config...)
 	bootstrap, err := exec.CommandContext(ctx, harmony, flags...).Output()
 	if err != nil {
 		return fmt.Errorf("envoy-config: %w", err)

@@ -116,8 +116,10 @@ func script(words int, directives ...string) string {
 
 // paced are the directives for a schedule.
 func paced(rate float64, start time.Time) []string {
-	return []string{"rate=" + strconv.FormatFloat(rate, 'g', -1, 64),
-		"start=" + strconv.FormatInt(start.UnixMicro(), 10)}
+	return []string{
+		"rate=" + strconv.FormatFloat(rate, 'g', -1, 64),
+		"start=" + strconv.FormatInt(start.UnixMicro(), 10),
+	}
 }
 
 // words are the texts of tokens that are a lower-case word with a space before it. A

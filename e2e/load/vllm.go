@@ -60,8 +60,10 @@ func (p Peers) startVLLM(o StackOptions) func(context.Context) ([]*Target, func(
 			return nil, nil, s.failed("filter", err)
 		}
 
-		own := &Target{Name: "vLLM's frontend", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),
-			Script: sayWords, Key: contentKey, Procs: []Process{{"vLLM", s.Engine.PID}}}
+		own := &Target{
+			Name: "vLLM's frontend", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),
+			Script: sayWords, Key: contentKey, Procs: []Process{{"vLLM", s.Engine.PID}},
+		}
 		filtered := *own
 		filtered.Name, filtered.URL, filtered.Procs = "filter, vLLM",
 			s.URL+chatPath, []Process{s.filter, s.envoy, s.Engine}
@@ -87,8 +89,10 @@ func (p Peers) runVLLM(ctx context.Context, s *Stack) error {
 		return err
 	}
 	s.Engine.Name = engineName
-	return awaitTarget(ctx, &Target{Name: "vLLM", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),
-		Script: sayWords, Key: contentKey})
+	return awaitTarget(ctx, &Target{
+		Name: "vLLM", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),
+		Script: sayWords, Key: contentKey,
+	})
 }
 
 // sayWords is the script of an answer of words, for the engine's model.
