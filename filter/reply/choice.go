@@ -126,9 +126,10 @@ func (m *Machine) settle(c *Choice, tokens []harmony.Token, err *apierror.Error)
 		return err
 	}
 
-	// Text that came before the fault is the client's all the same.
+	// Text that came before the fault is the client's all the same, with its tokens. The
+	// fault is what the reply fails with, whatever the encoder says.
 	if err != nil {
-		m.dst, _ = m.o.Settler.Settle(m.dst, c, nil)
+		m.dst, _ = m.o.Settler.Settle(m.dst, c, tokens)
 		return err
 	}
 	if m.dst, err = m.o.Settler.Settle(m.dst, c, tokens); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -327,5 +328,44 @@ func TestEnding(t *testing.T) {
 	e.step(t)
 	if jobs := e.reply.Cancel(); len(jobs) != 1 || e.reply.Cancel() != nil {
 		t.Errorf("left to do: %v", jobs)
+	}
+}
+
+// settling is a Settler that gathers the tokens of each push.
+type settling struct {
+	*lines
+	tokens []harmony.Token
+}
+
+func (s *settling) Settle(
+	dst []byte, _ *reply.Choice, tokens []harmony.Token,
+) ([]byte, *apierror.Error) {
+	s.tokens = append(s.tokens, tokens...)
+	return dst, nil
+}
+
+func (*settling) Finish(dst []byte, _ *reply.Choice) []byte { return dst }
+
+// The text before a fault of the model reaches the client, and so do its tokens.
+func TestTokensBeforeAFault(t *testing.T) {
+	t.Parallel()
+	rc := apitest.NewContext()
+	rc.Checked = true
+	must, prepareErr := rc.Prepare(context.Background(), &turn.Input{
+		Items:  []turn.Item{{Kind: turn.User, Text: "Call."}},
+		Tools:  []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "book"}}}},
+		Choice: turn.Choice{Required: true},
+	})
+	if prepareErr != nil {
+		t.Fatal(prepareErr)
+	}
+	s := &settling{}
+	e := newLines(t, func(e *lines, o *reply.Options) { s.lines, o.Settler, o.Turn = e, s, must })
+	e.step(t)
+
+	said := harmony.AppendEncodeSpecial(nil, saying)
+	_, err := e.reply.Push(nil, &engine.Chunk{Tokens: said, Finish: engine.FinishStop})
+	if err == nil || !slices.Equal(s.tokens, said) {
+		t.Errorf("error %v, tokens %d, want %d", err, s.tokens, said)
 	}
 }
