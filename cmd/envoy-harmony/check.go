@@ -76,6 +76,8 @@ func printEffective(p program, s *settings, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+
+	// What is not the configuration itself is a comment: the output can be used as a file.
 	var out strings.Builder
 	fmt.Fprintf(&out, "# harmony_config_hash %d\n", hash)
 	if s.memory.limit == 0 {
@@ -87,6 +89,7 @@ func printEffective(p program, s *settings, cfg *config.Config) error {
 			fmt.Fprintf(&out, "# %s: set by %s\n", key, source)
 		}
 	}
+
 	_, err = fmt.Fprintf(p.stdout, "%s%s", out.String(), text)
 	return err
 }

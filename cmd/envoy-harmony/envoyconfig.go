@@ -165,6 +165,8 @@ func (f *loopbackFlags) apply(o *envoy.Options, cfg *config.Config) error {
 		return errors.New("--loopback-client-ca: the filter presents no certificate: set loopback_tls.cert_file and " +
 			"loopback_tls.key_file, or leave the flag out")
 	}
+
+	// The filter may reach the listener by a name, such as a service's: Envoy binds to an address.
 	o.Loopback = cmp.Or(f.listen, o.Loopback)
 	if host, _, err := net.SplitHostPort(o.Loopback); err == nil && net.ParseIP(host) == nil &&
 		!strings.HasPrefix(o.Loopback, "unix://") {
@@ -172,6 +174,7 @@ func (f *loopbackFlags) apply(o *envoy.Options, cfg *config.Config) error {
 			"loopback: Envoy listens at an IP address, and %s is a name: set --loopback-listen, such as 0.0.0.0:10001",
 			host)
 	}
+
 	if secured {
 		o.LoopbackTLS = &envoy.ListenerTLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}
 	}

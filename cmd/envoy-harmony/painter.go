@@ -96,6 +96,7 @@ func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
 // event writes an event of a parsed completion.
 func (p painter) event(out *bufio.Writer, e harmony.Event) {
 	style := channelStyles[e.Header.Channel]
+
 	switch e.Kind {
 	case harmony.MessageStart:
 		parts := []string{string(e.Header.Role)}
@@ -109,10 +110,14 @@ func (p painter) event(out *bufio.Writer, e harmony.Event) {
 				parts = append(parts, part.label+part.value)
 			}
 		}
+
 		p.styled(out, styleHeader+style, "["+strings.Join(parts, ", ")+"]")
 		p.styled(out, "", "\n")
+
 	case harmony.Delta:
 		p.styled(out, style, string(e.Text))
+
+	// The end has the last text of the message too.
 	case harmony.MessageEnd:
 		p.styled(out, style, string(e.Text))
 		name, _ := harmony.SpecialName(e.End)

@@ -172,6 +172,7 @@ func newReloads(registry prometheus.Registerer, cfg *config.Config) *reloads {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
+
 	r := &reloads{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "harmony_config_reloads_total",
@@ -185,6 +186,8 @@ func newReloads(registry prometheus.Registerer, cfg *config.Config) *reloads {
 			"replicas with the same one."),
 	}
 	registry.MustRegister(r.outcomes, r.successful, r.at, r.hash)
+
+	// Both are there before the first reload, so that a rate has a beginning.
 	for _, outcome := range []string{"ok", "refused"} {
 		r.outcomes.WithLabelValues(outcome)
 	}

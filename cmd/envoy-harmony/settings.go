@@ -45,6 +45,7 @@ func newSettings(p program, name, usage string) *settings {
 		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony %s\n\n%s\n\nFlags:\n", name, strings.TrimSpace(usage))
 		s.flags.PrintDefaults()
 	}
+
 	s.flags.StringVar(&s.file, "config", "", "the configuration `file` (YAML, see docs/configuration.md)")
 	s.flags.Func("set",
 		"set a key of the configuration, such as limits.header_hold=5s (`KEY=VALUE`, repeatable)",
@@ -55,6 +56,8 @@ func newSettings(p program, name, usage string) *settings {
 			s.set = append(s.set, v)
 			return nil
 		})
+
+	// An engine's address is in several keys, so that no alias can set it.
 	s.flags.Func("engine", "an engine and the addresses of its replicas, `KIND=URL[,URL]`, repeatable. NAME:KIND "+
 		"instead of KIND sets a name. prefill=URL, or for SGLang prefill=URL#BOOTSTRAP_PORT, adds a prefill "+
 		"endpoint", func(v string) error {
@@ -62,6 +65,7 @@ func newSettings(p program, name, usage string) *settings {
 		s.engines = append(s.engines, e)
 		return err
 	})
+
 	s.alias("log-level", "log.level", "error, warning, info, debug or trace (`level`)")
 	s.alias("log-format", "log.format", "json or text (`format`)")
 	return s

@@ -90,6 +90,7 @@ func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("tokens "+c.name, flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.BoolVar(&c.jsonl, "jsonl", false, "read and write one JSON object per line")
+
 	switch c.name {
 	case "encode":
 		f.BoolVar(&c.special, "special", false, "read spelled special tokens, such as <|start|>, as special tokens")
@@ -110,6 +111,7 @@ func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
 		f.BoolFunc("strict", "fail where openai-harmony fails (default: repair)", strict(harmony.Strict))
 		f.BoolFunc("permissive", "parse like openai-harmony with strict=False", strict(harmony.Permissive))
 	}
+
 	return f
 }
 

@@ -128,6 +128,7 @@ func (u *Unwrapper) unescape(dst []byte) []byte {
 			dst = u.lone(dst)
 			u.state, u.buffer = unwrapAfter, rest[1:]
 			return dst
+
 		case c != '\\':
 			n := bytes.IndexAny(rest, `"\`)
 			if n < 0 {
@@ -135,6 +136,7 @@ func (u *Unwrapper) unescape(dst []byte) []byte {
 			}
 			dst = append(u.lone(dst), rest[:n]...)
 			rest = rest[n:]
+
 		default:
 			// An escape that is not complete waits for its rest.
 			n := escapeLen(rest)
@@ -146,6 +148,7 @@ func (u *Unwrapper) unescape(dst []byte) []byte {
 			rest = rest[n:]
 		}
 	}
+
 	u.buffer = u.buffer[:0]
 	return dst
 }

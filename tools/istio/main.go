@@ -54,6 +54,7 @@ func run(objects, gateway, namespace, address string) error {
 	if err := log.Configure(logs); err != nil {
 		return err
 	}
+
 	var kubernetes, istio []string
 	for _, document := range strings.Split(objects, "\n---\n") {
 		if istioObject.MatchString(document) {
@@ -62,6 +63,7 @@ func run(objects, gateway, namespace, address string) error {
 			kubernetes = append(kubernetes, document)
 		}
 	}
+
 	var result map[string]any
 	err := test.Wrap(func(t test.Failer) {
 		server := xds.NewFakeDiscoveryServer(t, xds.FakeOptions{
@@ -70,8 +72,11 @@ func run(objects, gateway, namespace, address string) error {
 		})
 		proxy := server.SetupProxy(&model.Proxy{
 			Type: model.Router, ConfigNamespace: namespace, IPAddresses: []string{address},
-			Labels:   map[string]string{"gateway.networking.k8s.io/gateway-name": gateway},
-			Metadata: &model.NodeMetadata{Namespace: namespace, Labels: map[string]string{"gateway.networking.k8s.io/gateway-name": gateway}},
+			Labels: map[string]string{"gateway.networking.k8s.io/gateway-name": gateway},
+			Metadata: &model.NodeMetadata{
+				Namespace: namespace,
+				Labels:    map[string]string{"gateway.networking.k8s.io/gateway-name": gateway},
+			},
 		})
 		result = map[string]any{
 			"listeners": messages(t, server.Listeners(proxy)),
@@ -83,9 +88,11 @@ func run(objects, gateway, namespace, address string) error {
 	if err != nil {
 		return err
 	}
+
 	if len(result["listeners"].([]any)) == 0 {
 		return errors.New("no listener: the Gateway, its Service or the endpoint is missing")
 	}
+
 	out := json.NewEncoder(os.Stdout)
 	out.SetIndent("", " ")
 	return out.Encode(result)

@@ -154,6 +154,7 @@ var (
 func (m *module) licenses() ([]string, error) {
 	var files []string
 	granted := false
+
 	for folder := range m.folders {
 		entries, err := os.ReadDir(filepath.Join(m.dir, folder))
 		if err != nil {
@@ -167,10 +168,13 @@ func (m *module) licenses() ([]string, error) {
 			granted = granted || licenseFile.MatchString(e.Name())
 		}
 	}
+
 	if !granted {
 		return nil, fmt.Errorf(
 			"module %s %s has no licence file: look at its licence before you use it", m.path, m.version)
 	}
+
+	// The folders are a map: the archive must be the same each time.
 	slices.Sort(files)
 	return files, nil
 }

@@ -24,6 +24,7 @@ func TestShared(t *testing.T, newOpen func(t testing.TB) Open) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			open := newOpen(t)
+
 			// Both replicas may try to create the tables.
 			opened := make(chan *tester, 2)
 			for range 2 {
@@ -33,6 +34,7 @@ func TestShared(t *testing.T, newOpen func(t testing.TB) Open) {
 					s = begin(t, open)
 				}()
 			}
+
 			a, b := <-opened, <-opened
 			if a == nil || b == nil {
 				t.FailNow()
