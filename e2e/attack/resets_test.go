@@ -28,13 +28,13 @@ func resetAttack() attack {
 	return attack{name: fmt.Sprintf("%d requests are reset over HTTP/2", resetConnections*resetsEach), want: "nothing is left behind", heavy: true, run: func(a *attempt) {
 		a.reset(resetConnections / 10) // connections and caches are there
 		a.awaitMetric("harmony_streams_inflight")
-		goroutines, descriptors, resets := a.program.Metric(a.T, "go_goroutines"), a.program.Metric(a.T, "process_open_fds"), a.envoyCounts("http.openai.downstream_rq_rx_reset")
+		goroutines, descriptors, resets := a.program.Metric(a.T, "go_goroutines"), a.program.Metric(a.T, "process_open_fds"), a.Stat(a.T, "http.openai.downstream_rq_rx_reset")
 		a.reset(resetConnections)
 		a.awaitMetric("harmony_streams_inflight")
 		a.AwaitCancelled(a.T)
-		seen := a.envoyCounts("http.openai.downstream_rq_rx_reset") - resets
+		seen := a.Stat(a.T, "http.openai.downstream_rq_rx_reset") - resets
 		a.see("%d resets", seen)
-		a.Logf("%d health checks of the filter failed, %d connections to it broke", a.envoyCounts("cluster.envoy_harmony.health_check.failure"), a.envoyCounts("cluster.envoy_harmony.upstream_cx_destroy"))
+		a.Logf("%d health checks of the filter failed, %d connections to it broke", a.Stat(a.T, "cluster.envoy_harmony.health_check.failure"), a.Stat(a.T, "cluster.envoy_harmony.upstream_cx_destroy"))
 		if seen < resetConnections*resetsEach*9/10 {
 			a.Errorf("Envoy has counted %d resets of %d requests", seen, resetConnections*resetsEach)
 		}
@@ -55,7 +55,7 @@ func stalledResetAttack() attack {
 		begun, ended := make(chan bool, 1), make(chan error, 1)
 		go func() { ended <- a.longStream(begun) }()
 		stack.Receive(a.T, begun, "the first token")
-		broken := a.envoyCounts("cluster.envoy_harmony.upstream_cx_destroy")
+		broken := a.Stat(a.T, "cluster.envoy_harmony.upstream_cx_destroy")
 		signal := func(s syscall.Signal) {
 			if err := a.program.Process.Signal(s); err != nil {
 				a.Fatal(err)
@@ -74,10 +74,10 @@ func stalledResetAttack() attack {
 		time.Sleep(time.Second) // until Envoy has taken all of them
 		signal(syscall.SIGCONT)
 		err := stack.Receive(a.T, ended, "the end of the other stream")
-		broken = a.envoyCounts("cluster.envoy_harmony.upstream_cx_destroy") - broken
+		broken = a.Stat(a.T, "cluster.envoy_harmony.upstream_cx_destroy") - broken
 		a.see("%v, %d connections to the filter broke", err, broken)
 		if err != nil || broken > 0 {
-			a.Errorf("%s, %d floods of control frames, %d of frames", a.seen, a.envoyCounts("cluster.envoy_harmony.http2.outbound_control_flood"), a.envoyCounts("cluster.envoy_harmony.http2.outbound_flood"))
+			a.Errorf("%s, %d floods of control frames, %d of frames", a.seen, a.Stat(a.T, "cluster.envoy_harmony.http2.outbound_control_flood"), a.Stat(a.T, "cluster.envoy_harmony.http2.outbound_flood"))
 		}
 	}}
 }
@@ -149,23 +149,4 @@ func (a *attempt) resetMany(random *rand.Rand, n int, while time.Duration) error
 		}
 	}
 	return nil
-}
-
-// envoyCounts returns a counter of Envoy.
-func (a *attempt) envoyCounts(name string) (n int) {
-	a.Helper()
-	resp, err := a.Client.Get(a.Admin + "/stats?filter=^" + name + "$") //nolint:noctx // Envoy's own port
-	if err != nil {
-		a.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		a.Fatal(err)
-	}
-	_, value, _ := strings.Cut(string(text), ": ")
-	if _, err := fmt.Sscan(value, &n); err != nil {
-		a.Fatalf("%s: %q: %v", name, text, err)
-	}
-	return n
 }

@@ -108,10 +108,10 @@ func closeAttack() attack {
 		a.closeMany(closes / 10) // connections and caches are there
 		a.awaitLeft()
 		goroutines, descriptors := a.program.Metric(a.T, "go_goroutines"), a.program.Metric(a.T, "process_open_fds")
-		connections := a.envoyCounts("http.openai.downstream_cx_total")
+		connections := a.Stat(a.T, "http.openai.downstream_cx_total")
 		a.closeMany(closes)
 		a.awaitLeft()
-		seen := a.envoyCounts("http.openai.downstream_cx_total") - connections
+		seen := a.Stat(a.T, "http.openai.downstream_cx_total") - connections
 		a.see("%d connections, %v goroutines, before %v", seen, a.program.Metric(a.T, "go_goroutines"), goroutines)
 		if seen < closes*9/10 { // Envoy does not see one that is reset before it is accepted
 			a.Errorf("Envoy has counted %d connections of %d", seen, closes)

@@ -84,6 +84,7 @@ func searchAll() int {
 		if !pattern.MatchString(t.Name) {
 			continue
 		}
+		// A minute is far beyond the allowance of steps, which begins with half a second of a core.
 		found, err := Search(t, &Options{
 			Seed: *seed, Rounds: *rounds, Time: *each, MaxBytes: *limit, Hang: time.Minute,
 			Goals: slices.DeleteFunc(Goals(), func(g Goal) bool { return !wanted.MatchString(g.Name) }),
@@ -93,6 +94,7 @@ func searchAll() int {
 			return 2
 		}
 
+		// The other targets are searched even if one has failed: a run takes long.
 		failed = report(os.Stdout, t, found) || failed
 		if err := write(*out, t, found); err != nil {
 			fmt.Fprintln(os.Stderr, err)

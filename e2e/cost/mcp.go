@@ -44,6 +44,7 @@ func listTools() (s *toolServer, closeServer func()) {
 // client returns a client that has not asked the server yet.
 func (s *toolServer) client() *tools.Client {
 	log := logrus.New()
+	// Hostile lists are logged, and each scenario has one.
 	log.SetOutput(io.Discard)
 	server := tools.Server{Label: "a", URL: s.url, Trusted: true, Transport: tools.TransportHTTP}
 	return tools.New(tools.Options{Servers: []tools.Server{server}, Log: log})
@@ -56,6 +57,7 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 	}
+	// A client also asks for a stream of messages by GET. 405 says that there is none.
 	if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&request) != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return

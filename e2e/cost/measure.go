@@ -12,11 +12,16 @@ import (
 // Cost is what one request has cost. The figures do not depend on the speed of the
 // machine or on its load.
 type Cost struct {
-	Body      int   // bytes of the request, the answer of the model and the list of tools
-	Counted   int   // Body, and the bytes that were taken of the budget
-	Allocated int64 // bytes allocated, whether freed or not
-	Kept      int64 // bytes that the outcome holds
-	Steps     int64 // basic blocks that ran; 0 if the program is not built with counters
+	// bytes of the request, the answer of the model and the list of tools
+	Body int
+	// Body, and the bytes that were taken of the budget
+	Counted int
+	// bytes allocated, whether freed or not
+	Allocated int64
+	// bytes that the outcome holds
+	Kept int64
+	// basic blocks that ran; 0 if the program is not built with counters
+	Steps int64
 }
 
 // lower returns the lower figures of two measurements of one scenario.
@@ -68,8 +73,10 @@ type task func() (reserved int, outcome any)
 func measure(do task, size int, kept bool) Cost {
 	var before, after runtime.MemStats
 	if kept {
+		// What is garbage before must not be subtracted from what the outcome holds.
 		collect()
 	}
+	// It fails in a program without counters, or with counters that are not atomic.
 	counting := coverage.ClearCounters() == nil
 	runtime.ReadMemStats(&before)
 	reserved, outcome := do()
@@ -83,6 +90,7 @@ func measure(do task, size int, kept bool) Cost {
 		runtime.ReadMemStats(&after)
 		c.Kept = int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	}
+	// Without it the outcome is garbage as soon as nothing refers to it, and weighs nothing.
 	runtime.KeepAlive(outcome)
 	return c
 }
@@ -117,6 +125,8 @@ func steps() (int64, error) {
 	}
 
 	p = p[fileHeader:]
+
+	// The header of the segment: how many functions, and the lengths of two tables of texts.
 	functions := binary.LittleEndian.Uint64(p)
 	texts := int(binary.LittleEndian.Uint32(p[8:]) + binary.LittleEndian.Uint32(p[12:]))
 	begin := segmentHeader + texts

@@ -24,7 +24,9 @@ func (m *mutator) mutate(root *node) {
 			return
 		}
 
+		// A change that is listed more than once is chosen more often.
 		at, changes := m.anywhere(all)
+		// Two of three changes are for places that chance would seldom choose.
 		switch m.r.IntN(6) {
 		case 0, 1:
 			if written := languages(all); len(written) > 0 {
@@ -70,6 +72,7 @@ func (m *mutator) again(at place, times int) {
 	p, v := at.parent, at.value()
 	for range times {
 		if p.kind == '{' {
+			// A new name each time: some readers keep one member of a name only.
 			p.add(p.keys[at.index]+strconv.Itoa(len(p.keys)), v.clone())
 		} else {
 			p.list = slices.Insert(p.list, at.index, v.clone())
@@ -82,10 +85,13 @@ func (m *mutator) double(at place, _ []place) {
 	v := at.value()
 	switch v.kind {
 	case '[':
+		// Of a copy: the list that is walked would grow with each element.
 		for _, element := range slices.Clone(v.list) {
 			v.list = append(v.list, element.clone())
 		}
 	case '"':
+
+		// The two ends stay where they are, such as the brackets of a pattern.
 		i, j := m.within(v.raw, 0, len(v.raw)/2), m.within(v.raw, len(v.raw)/2, len(v.raw))
 		v.raw = v.raw[:j] + v.raw[i:j] + v.raw[j:]
 	}
@@ -133,6 +139,7 @@ func (m *mutator) graft(at place, _ []place) {
 		return
 	}
 	from := other[m.r.IntN(len(other))]
+	// A member keeps its name, which says how its value is read.
 	if at.parent.kind == '{' && from.parent.kind == '{' && m.r.IntN(2) == 0 {
 		at.parent.add(from.parent.keys[from.index], from.value().clone())
 		return
@@ -149,11 +156,14 @@ func (m *mutator) words(at place, _ []place) {
 	if v.kind != '"' {
 		return
 	}
+
+	// Some words are foreign to the language, since errors have a cost as well.
 	vocabulary := vocabularies[at.key()]
 	if vocabulary == nil || m.r.IntN(8) == 0 {
 		vocabulary = texts
 	}
 	word := vocabulary[m.r.IntN(len(vocabulary))]
+	// Letters that are in no token together are the dearest to tokenize.
 	if m.r.IntN(8) == 0 { // no word of the model's vocabulary
 		letters := make([]byte, 64)
 		for i := range letters {
@@ -162,6 +172,7 @@ func (m *mutator) words(at place, _ []place) {
 		word = string(letters)
 	}
 
+	// One word is a construct of its own; many are a repetition.
 	times := 1
 	if m.r.IntN(2) == 0 {
 		times = m.times(len(word))
@@ -185,6 +196,7 @@ func (m *mutator) piece(at place, _ []place) {
 	if i > j {
 		i, j = j, i
 	}
+	// A piece without characters has no repetition.
 	if i < j {
 		v.raw = v.raw[:i] + strings.Repeat(v.raw[i:j], m.times(j-i)) + v.raw[j:]
 	}
@@ -221,6 +233,7 @@ func (m *mutator) position(text string) int {
 // within is a place between two characters of a part of a text.
 func (m *mutator) within(text string, from, to int) int {
 	i := from + m.r.IntN(to-from+1)
+	// A cut inside a character would be replaced when the text is written as JSON.
 	for i < len(text) && !utf8.RuneStart(text[i]) {
 		i++
 	}
@@ -285,16 +298,19 @@ func union(keyword string, v *node, variants int) *node {
 // once, or as the variants of a union. Done again to the union, each level multiplies
 // what following the references costs.
 func (m *mutator) share(at place, _ []place) {
+	// A schema cannot be among its own definitions: the tree would have a cycle.
 	if at.value() == at.schema {
 		return
 	}
 	definitions := at.schema.member("$defs")
+	// It is a definition already, to which others refer by its name.
 	if at.parent == definitions {
 		return
 	}
 	name := "d" + strconv.Itoa(len(definitions.keys))
 	definitions.add(name, at.value())
 	v := reference(name)
+	// A union is where the cost multiplies, one reference only adds.
 	if m.r.IntN(3) > 0 {
 		v = union(m.union(), v, 2+m.r.IntN(8))
 	}
@@ -309,6 +325,8 @@ func (m *mutator) level(at place, _ []place) {
 	if len(definitions.keys) == 0 {
 		return
 	}
+
+	// One keyword and one number for all levels, which multiply to a power.
 	i, keyword, variants := m.r.IntN(len(definitions.keys)), m.union(), 2+m.r.IntN(8)
 	for range 1 + m.r.IntN(8) {
 		name := "d" + strconv.Itoa(len(definitions.keys))

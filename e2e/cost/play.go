@@ -21,8 +21,9 @@ import (
 // player makes the reply to a request with the filter's own state machine. It is the
 // engine, which answers the first model calls alike, and does the jobs one after the other.
 type player struct {
-	answer  []harmony.Token
-	calls   int // of the model, that were answered
+	answer []harmony.Token
+	// of the model, that were answered
+	calls   int
 	dialect engine.Dialect
 
 	// What the run waits for; one of them is set.
@@ -43,6 +44,7 @@ const (
 func play(request api.Request, answer []harmony.Token) {
 	dialect, _ := engine.ByKind("vllm-generate")
 	p := &player{answer: answer, dialect: dialect}
+	// The clock stands still: the cost of a reply must not depend on how long it takes.
 	now := clock()
 	r := run.NewRunner(context.Background(), runs, now).Begin(run.Options{
 		Request: request, Mode: api.Loop, RequestID: "1", Header: http.Header{},
@@ -50,6 +52,7 @@ func play(request api.Request, answer []harmony.Token) {
 	}, nil, now)
 	r.Start()
 
+	// The run's own loop waits for events on channels. Here each is known before it is asked for.
 	for !r.Ended() {
 		switch call, jobs := p.call, p.jobs; {
 		case call != nil:
@@ -92,6 +95,7 @@ func (p *player) reply(r *run.Run, call *engine.Request) {
 		n := min(chunkTokens, len(rest))
 		for choice := range call.N {
 			event := append([]byte("data: "), generated(choice, rest[:n], n == len(rest))...)
+			// The run has ended, or has asked for something else: nobody reads on.
 			if !send(run.Bytes(append(event, "\n\n"...))) {
 				return
 			}
@@ -120,6 +124,7 @@ func generated(choice int, tokens []harmony.Token, last bool) []byte {
 
 // Call implements [run.Executor]. The request is encoded, as it is for an engine.
 func (p *player) Call(req *engine.Request, _ run.Retry) *apierror.Error {
+	// Writing the request for the engine is a part of the cost.
 	if _, err := p.dialect.Encode(req); err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ var parts = []string{"stored", "request", "answer", "listing", "checked", "retry
 // prune removes what is no part of a scenario: it would cost the search time and nothing else.
 func prune(scenario *node) {
 	found := map[string]bool{}
+	// A member that stands twice is read once, so the second costs nothing either.
 	for i := 0; i < len(scenario.keys); {
 		if key := scenario.keys[i]; slices.Contains(parts, key) && !found[key] {
 			found[key] = true
@@ -81,6 +82,7 @@ func (s *scenario) tokens() []harmony.Token {
 		all = harmony.AppendEncodeSpecial(all, m.Header+"<|message|>")
 		all = harmony.AppendEncode(all, m.Text)
 		switch {
+		// The model ends a call with a token of its own, all of its output with another.
 		case strings.Contains(m.Header, "to="):
 			all = append(all, harmony.TokenCall)
 		case i < len(s.Answer)-1:

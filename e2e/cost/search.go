@@ -10,8 +10,9 @@ import (
 
 // Target is a part of the handling of requests.
 type Target struct {
-	Name  string
-	Seeds []string // scenarios
+	Name string
+	// scenarios
+	Seeds []string
 	// Begin makes a service of its own for a scenario, and returns what is measured. What
 	// Begin costs is not counted.
 	Begin func(s *scenario) task
@@ -19,21 +20,26 @@ type Target struct {
 
 // Options bound a search.
 type Options struct {
-	Seed     uint64
-	Rounds   int           // measured scenarios; 0: no bound
-	Time     time.Duration // 0: no bound
-	MaxBytes int           // of a scenario
-	Hang     time.Duration // a scenario that takes longer ends the program; 0: none does
-	Goals    []Goal
+	Seed uint64
+	// measured scenarios; 0: no bound
+	Rounds int
+	// 0: no bound
+	Time time.Duration
+	// of a scenario
+	MaxBytes int
+	// a scenario that takes longer ends the program; 0: none does
+	Hang  time.Duration
+	Goals []Goal
 }
 
 // Found is the scenario that costs most of a goal's allowance.
 type Found struct {
-	Goal   *Goal
-	Share  float64
-	Cost   Cost
-	Text   []byte
-	Rounds int // rounds of the search
+	Goal  *Goal
+	Share float64
+	Cost  Cost
+	Text  []byte
+	// rounds of the search
+	Rounds int
 	Took   time.Duration
 }
 
@@ -70,6 +76,7 @@ func Search(t *Target, o *Options) ([]Found, error) {
 		}
 	}
 
+	// The goals take turns: one that is easy to drive up would use the whole time.
 	for round := 0; (o.Rounds == 0 || round < o.Rounds) && !s.over() && !s.beyond(); round++ {
 		s.round(round % len(o.Goals))
 		s.rounds++
@@ -85,8 +92,10 @@ type search struct {
 	o      *Options
 	start  time.Time
 	m      mutator
-	best   [][]candidate // of each goal, those with the most cost a byte, the dearest first
-	top    []candidate   // of each goal, the one with the greatest share; its text is nil if there is none
+	// of each goal, those with the most cost a byte, the dearest first
+	best [][]candidate
+	// of each goal, the one with the greatest share; its text is nil if there is none
+	top    []candidate
 	rounds int
 }
 
@@ -96,9 +105,11 @@ func (s *search) round(goal int) {
 	if len(all) == 0 {
 		return
 	}
+	// The list is sorted: of two draws the lower index is the dearer candidate.
 	chosen := all[min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))]
 	root := chosen.tree.clone()
 	s.m.mutate(root)
+	// The mutation has removed the scenario itself, or made it two.
 	if len(root.list) != 1 {
 		return
 	}
@@ -123,6 +134,7 @@ func (s *search) climb(c candidate, goal int) {
 	g := &s.o.Goals[goal]
 	for higher := true; higher && !s.over() && g.Share(&c.cost) > climbFrom && g.Share(&c.cost) <= 1; {
 		higher = false
+		// From the inside out: the innermost repetition has the fewest bytes.
 		for up := range pathTo(c.tree, largest(places(c.tree))) {
 			root := c.tree.clone()
 			path := pathTo(root, largest(places(root)))
@@ -132,6 +144,7 @@ func (s *search) climb(c candidate, goal int) {
 				s.m.again(at, 1)
 			}
 
+			// A step of the climb is a measured scenario as well, which the report counts.
 			s.rounds++
 			next, _ := s.take(root, goal)
 			grows := g.Share(&c.cost) > climbAnyFrom || g.perByte(&next.cost) > g.perByte(&c.cost)
@@ -159,6 +172,7 @@ func (s *search) take(root *node, goal int) (c candidate, best bool) {
 	if !ok {
 		return c, false
 	}
+	// Only what would be kept is worth a second measurement.
 	if s.promising(&cost) && cost.Allocated < dearToRepeat && cost.Steps < dearToRepeat {
 		again, _ := s.measure(text, false)
 		cost = cost.lower(&again)
@@ -171,6 +185,7 @@ func (s *search) take(root *node, goal int) (c candidate, best bool) {
 	}
 	for i := range s.o.Goals {
 		g := &s.o.Goals[i]
+		// Steps are 0 in a program without counters, and what a cost of 0 is kept for is nothing.
 		if g.Figure(&c.cost) <= 0 {
 			continue
 		}
@@ -192,6 +207,7 @@ func (s *search) measure(text []byte, kept bool) (c Cost, ok bool) {
 	if s.o.Hang > 0 {
 		defer time.AfterFunc(s.o.Hang, func() { hang(s.target.Name, text, s.o.Hang) }).Stop()
 	}
+	// What Begin stores is another request's cost, so it is not measured.
 	do := s.target.Begin(scenario)
 	return measure(do, scenario.bytes(), kept), true
 }
@@ -234,6 +250,7 @@ func (s *search) keep(goal int, c candidate) (first bool) {
 		}
 		return 0
 	})
+	// The same cost is nearly always the same scenario with another text: the list would fill with it.
 	if same || at == population {
 		return false
 	}
@@ -249,6 +266,7 @@ func (s *search) beyond() bool {
 		if s.top[i].text == nil || g.Share(&s.top[i].cost) <= 1 {
 			continue
 		}
+		// The lower figure replaces the first one, so that chance is not looked at again each round.
 		s.top[i].cost, _ = s.measure(s.top[i].text, g.Name == GoalKept)
 		if g.Share(&s.top[i].cost) > 1 {
 			return true
@@ -260,6 +278,7 @@ func (s *search) beyond() bool {
 func (s *search) found() []Found {
 	all := make([]Found, 0, len(s.top))
 	for i := range s.top {
+		// Without counters nothing was found for the steps.
 		if c := &s.top[i]; c.text != nil {
 			g := &s.o.Goals[i]
 			all = append(all, Found{g, g.Share(&c.cost), c.cost, c.text, s.rounds, time.Since(s.start)})

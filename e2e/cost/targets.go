@@ -67,7 +67,8 @@ type endpoint struct {
 	path string
 	// wraps is the member of the body that has the request; "": the body is the request.
 	wraps string
-	mcp   *toolServer // whose tools requests can name; nil: there is none
+	// whose tools requests can name; nil: there is none
+	mcp *toolServer
 }
 
 func post(path string) *endpoint { return &endpoint{path: path} }
@@ -105,6 +106,7 @@ func (e *endpoint) both(s *scenario) task {
 		defer x.close()
 		outcome := x.handle()
 		x.reply(outcome)
+		// The messages to the server count, because the model's calls cause them and have no other bytes.
 		counted := x.reserved
 		if e.mcp != nil {
 			counted += e.mcp.traffic()
@@ -119,7 +121,8 @@ type exchange struct {
 	endpoint *api.Endpoint
 	request  *api.HTTPRequest
 	answer   []harmony.Token
-	reserved int // bytes that were taken of the budget
+	// bytes that were taken of the budget
+	reserved int
 	close    func()
 }
 
@@ -127,21 +130,26 @@ type exchange struct {
 func (e *endpoint) begin(s *scenario) *exchange {
 	x := &exchange{scenario: s, answer: s.tokens(), close: func() {}}
 	env := environment()
+	// One store for stored items and approvals, as in the service.
 	memory := env.Memory.(store.Store)
 	sealer := newSealer()
 	r := &responses.API{
 		Store: memory, Approvals: memory, Sealer: sealer, Compactor: sealer, Chains: responses.NewChains(1 << 20),
 	}
 	if e.mcp != nil {
+		// A client of its own: one that is shared would remember the list of another scenario.
 		e.mcp.begin(s.Listing)
 		r.Tools = e.mcp.client()
 		x.close = r.Tools.Close
 	}
 
 	others := append(chat.Endpoints(), (&messages.API{Sealer: sealer}).Endpoints()...)
+	// The render service has no store, so its endpoints are made without one.
 	stateless := slices.Concat(others, (&responses.API{Sealer: sealer, Compactor: sealer}).Endpoints())
 	all := slices.Concat(others, r.Endpoints(), render.Endpoints(render.Options{Stateless: stateless}))
 	putItems(all, x.context(env), memory, s.Stored)
+
+	// Storing the items was another request's cost.
 	x.reserved = 0
 
 	var ids [2]string
@@ -156,6 +164,7 @@ func (e *endpoint) body(s *scenario, answer []harmony.Token) []byte {
 	if e.wraps == "" {
 		return s.Request
 	}
+	// The model's answer comes with the request: a derender makes the reply of both.
 	body := append([]byte(`{"model":"m","generate_response":`), generated(0, answer, true)...)
 	body = append(append(body, `,"`+e.wraps+`":`...), s.Request...)
 	return append(body, '}')
@@ -181,6 +190,7 @@ func (x *exchange) context(env *turn.Env) *turn.RequestContext {
 		Env: env, Model: model, RequestID: "1", Tenant: tenant, Checked: x.scenario.Checked,
 		Work: work.New(context.Background(), work.PerRequest),
 		Reserve: func(n int) *apierror.Error {
+			// Nothing is refused: the search is for what a request that gets all its memory costs.
 			x.reserved += n
 			return nil
 		},
@@ -189,6 +199,7 @@ func (x *exchange) context(env *turn.Env) *turn.RequestContext {
 
 // environment is a clock that stands still, ids that count, and a store of its own.
 func environment() *turn.Env {
+	// Ids and time that differed from run to run would differ in their cost as well.
 	ids := 0
 	return &turn.Env{
 		Renderer: harmony.NewRenderer(), Now: clock, Limits: turn.DefaultLimits(),
@@ -222,6 +233,7 @@ func putItems(endpoints []api.Endpoint, rc *turn.RequestContext, memory store.St
 		_ = add.Handle(ctx, &api.HTTPRequest{IDs: ids, Path: path, Query: url.Values{}, Body: body, Context: rc})
 	}
 
+	// What was taken and not what was sent, so that both places hold the same items.
 	taken, err := memory.ConversationItems(ctx, tenant, "conv_1", store.Page{})
 	if err != nil {
 		panic(err)

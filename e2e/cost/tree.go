@@ -12,20 +12,26 @@ import (
 // node is a JSON value. Unlike a map, an object keeps the order of its members, and may
 // have one twice.
 type node struct {
-	kind byte     // '{', '[', '"' or 0: a number, true, false or null
-	raw  string   // of a string: its content without escapes; of kind 0: its JSON
-	keys []string // of an object
-	list []*node  // of an object or an array
+	// '{', '[', '"' or 0: a number, true, false or null
+	kind byte
+	// of a string: its content without escapes; of kind 0: its JSON
+	raw string
+	// of an object
+	keys []string
+	// of an object or an array
+	list []*node
 }
 
 // parse parses one JSON value.
 func parse(text string) (*node, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	// A number keeps its digits: as a float, a long one would lose what makes it dear.
 	d.UseNumber()
 	n, err := parseValue(d)
 	if err != nil {
 		return nil, err
 	}
+	// The decoder reads one value and leaves the rest.
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("text after the value")
 	}
@@ -58,6 +64,7 @@ func parseList(d *json.Decoder, kind byte) (*node, error) {
 			if err != nil {
 				return nil, err
 			}
+			// The decoder has checked that a member begins with a text.
 			n.keys = append(n.keys, key.(string))
 		}
 		v, err := parseValue(d)
@@ -66,6 +73,7 @@ func parseList(d *json.Decoder, kind byte) (*node, error) {
 		}
 		n.list = append(n.list, v)
 	}
+	// The closing bracket, which More does not take.
 	_, err := d.Token()
 	return n, err
 }
@@ -102,6 +110,7 @@ func appendText(dst []byte, s string) []byte {
 
 // clone returns a deep copy.
 func (n *node) clone() *node {
+	// The keys too: members are added to the copy.
 	c := &node{kind: n.kind, raw: n.raw, keys: append([]string(nil), n.keys...)}
 	for _, v := range n.list {
 		c.list = append(c.list, v.clone())
@@ -111,9 +120,11 @@ func (n *node) clone() *node {
 
 // place is where a value stands in a tree.
 type place struct {
-	parent *node // nil: the value is the root
+	// nil: the value is the root
+	parent *node
 	index  int
-	schema *node // the outermost object around the value that is a JSON Schema; nil: it is in none
+	// the outermost object around the value that is a JSON Schema; nil: it is in none
+	schema *node
 }
 
 // value returns the value at the place.
@@ -190,10 +201,12 @@ func places(n *node) []place {
 	var walk func(n, schema *node)
 	walk = func(n, schema *node) {
 		for i, v := range n.list {
+			// The list is made for each mutation, and most of a large tree is a repetition of the rest.
 			if len(all) == 20_000 {
 				return
 			}
 			within := schema
+			// The outermost schema has the definitions that references name.
 			if n.kind == '{' && within == nil && schemaKeys[n.keys[i]] && v.kind == '{' {
 				within = v
 			}
@@ -209,6 +222,7 @@ func places(n *node) []place {
 // missing.
 func (n *node) member(key string) *node {
 	for i, k := range n.keys {
+		// A mutation may have made it something else.
 		if k == key && n.list[i].kind == '{' {
 			return n.list[i]
 		}

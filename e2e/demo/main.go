@@ -67,12 +67,14 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	if err != nil {
 		return err
 	}
+	// A demo whose processes do not end in good order has failed.
 	defer func() { err = errors.Join(err, stop()) }()
 	s.field("client", plain, "openai-go, base URL "+base)
 	s.field("Envoy", plain, "with the filter beside it and a simulated engine behind it")
 
 	d := &demo{
 		screen: s, base: base,
+		// The SDK must not repeat a request that fails: the demo shows each one once.
 		client: openai.NewClient(option.WithBaseURL(base), option.WithAPIKey("none"), option.WithMaxRetries(0),
 			// slow enough to watch
 			option.WithHeader("x-engine-sim", "delay=12ms")),
@@ -89,6 +91,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	if len(answer.ToolCalls) != 1 {
 		return fmt.Errorf("the model made %d tool calls, not one", len(answer.ToolCalls))
 	}
+	// The client sends back what the SDK knows of a message, which has no reasoning.
 	messages = append(messages, answer.ToParam(), openai.ToolMessage(weather, answer.ToolCalls[0].ID))
 	s.title("2  The tool's result: the model sees its reasoning again, which the client has not sent, and answers")
 	s.field("tool", user, weather)
@@ -120,8 +123,10 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 
 // start runs the command and returns the base URL that it prints.
 func start(ctx context.Context, command string) (base string, stop func() error, err error) {
+	// The engine's records are read through Envoy, whose other paths are closed.
 	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--open-paths",
 		"/sim/requests", "--log-level", "error")
+	// By a signal that the command handles: it ends Envoy and the engine in good order.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var log bytes.Buffer
@@ -145,6 +150,7 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 		return nil
 	}
 
+	// The command prints its address when all of its processes are ready.
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		return "", nil, fmt.Errorf("%s did not become ready: %w", command, stop())
@@ -158,8 +164,10 @@ type demo struct {
 	screen *screen
 	base   string
 	client openai.Client
-	before string // prompt of the previous turn
-	last   string // id of the last response
+	// prompt of the previous turn
+	before string
+	// id of the last response
+	last string
 }
 
 // chat sends a chat request and shows its stream, and then the engine's side.
@@ -210,7 +218,8 @@ func (d *demo) chat(ctx context.Context, id string,
 // delta shows the content of a chunk.
 func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 	var more struct {
-		Reasoning string `json:"reasoning"` // the SDK has no field for it
+		// the SDK has no field for it
+		Reasoning string `json:"reasoning"`
 	}
 	if json.Unmarshal([]byte(delta.RawJSON()), &more) == nil && more.Reasoning != "" {
 		d.screen.stream("reasoning", analysis, more.Reasoning)
@@ -219,6 +228,7 @@ func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 		d.screen.stream("content", final, delta.Content)
 	}
 	for _, call := range delta.ToolCalls {
+		// The name comes with a call's first delta, the arguments with those that follow.
 		if call.Function.Name != "" {
 			d.screen.stream("tool call", commentary, call.Function.Name+" ")
 		}
@@ -329,6 +339,7 @@ func (d *demo) news(prompt string) string {
 		same++
 	}
 	d.before = prompt
+	// The first difference is within a message, which is shown from its start.
 	if at := strings.LastIndex(prompt[:same], "<|start|>"); at > 0 {
 		return "(as before)" + prompt[at:]
 	}

@@ -33,20 +33,24 @@ const (
 // screen writes labeled text. It wraps lines itself, because texts arrive in
 // chunks.
 type screen struct {
-	w      io.Writer
-	color  bool
-	width  int
-	label  string // label of the text that is being streamed
+	w     io.Writer
+	color bool
+	width int
+	// label of the text that is being streamed
+	label  string
 	column int
-	indent bool // the line has no text yet
+	// the line has no text yet
+	indent bool
 }
 
 // newScreen uses color on a terminal, unless NO_COLOR is set.
 func newScreen(f *os.File) *screen {
 	s := &screen{w: f, width: maxWidth}
+	// A file or a pipe would get the sequences as text.
 	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		s.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
+	// A width below three labels leaves no room for text.
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 3*labelWidth && n < maxWidth {
 		s.width = n
 	}
@@ -91,6 +95,7 @@ func (s *screen) stream(label string, st style, text string) {
 // write wraps text at spaces, and within words that are longer than a line.
 func (s *screen) write(st style, text string) {
 	for text != "" {
+		// From the second byte on: a word begins with the space before it, which is dropped at a new line.
 		end := strings.IndexAny(text[1:], " \n") + 1
 		if end == 0 {
 			end = len(text)
@@ -102,6 +107,7 @@ func (s *screen) write(st style, text string) {
 			word = word[1:]
 		}
 
+		// A word that fits on no line is cut below, where it stands.
 		if n := utf8.RuneCountInString(word); s.column+n > s.width && n < s.width-labelWidth {
 			s.newline()
 			word = strings.TrimPrefix(word, " ")
@@ -178,6 +184,7 @@ func (s *screen) harmony(text string) {
 	for text != "" {
 		at := specialToken.FindStringIndex(text)
 		if at == nil {
+			// The rest has no token: what follows sees an empty one.
 			at = []int{len(text), len(text)}
 		}
 
@@ -197,6 +204,7 @@ func (s *screen) harmony(text string) {
 			header = false
 		}
 
+		// The first message stands beside the label.
 		if token == "<|start|>" && s.column > labelWidth {
 			s.newline()
 			st = faint

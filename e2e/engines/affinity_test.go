@@ -2,7 +2,6 @@ package engines
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
@@ -57,12 +56,7 @@ func TestChainAndSessionAffinity(t *testing.T) {
 	d := stack.Start(t, stack.Options{Config: r.Serve})
 	post := func(body string, headers ...string) gjson.Result {
 		t.Helper()
-		resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(body), headers...)
-		text, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s: %v", resp.Status, text, err)
-		}
-		return gjson.ParseBytes(text)
+		return gjson.Parse(d.Answer(t, "/v1/responses", body, headers...))
 	}
 	first := post(`{"model":"gpt-oss-20b","input":"SAY one"}`)
 	_, want, _ := r.TakeCounts()

@@ -165,10 +165,7 @@ func checkAffinity(t *testing.T, p stack.Parts, d *stack.Dataplane, kind string)
 		} {
 			id := idOf(t, "-", n, "-", turn)
 			body := fmt.Sprintf(`{"model":%q,"messages":[%s]}`, stack.ModelOf(kind), messages)
-			resp := d.Do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), "x-request-id", id)
-			if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("%s: %s, %v", resp.Status, text, err)
-			}
+			d.Answer(t, "/v1/chat/completions", body, "x-request-id", id)
 			at = append(at, await(t, p, id, stack.StateFinished, 1, 1)[stack.RolePrefill][0].engineURL)
 		}
 		if at[0] != at[1] {

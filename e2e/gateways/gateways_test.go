@@ -69,12 +69,7 @@ func startGateway(t *testing.T, g gateway) *gatewayPlane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &stack.LogFile{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logs of the data plane:\n%s", log)
-		}
-	})
+	log := stack.LogOf(t)
 	p := &gatewayPlane{Dataplane: &stack.Dataplane{Upstream: &stack.Upstream{}, Logs: log}}
 	for range 2 {
 		p.engines = append(p.engines, stack.NewFlakyEngine(t, log))
@@ -103,9 +98,7 @@ func startGateway(t *testing.T, g gateway) *gatewayPlane {
 	stack.NewToolServer(t).Serve(cfg)
 	p.StartFilter(t, cfg, socket, log, filter.Options{})
 	p.URL = bootGateway(t, binary, clients, log.Named("envoy"))
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	p.Client = &http.Client{Transport: transport}
+	p.Client = stack.NewClient(t)
 	return p
 }
 

@@ -258,12 +258,8 @@ func TestLocalRateLimitOfPromptTokens(t *testing.T) {
 // The local limit holds for background responses too.
 func TestLocalRateLimitInTheBackground(t *testing.T) {
 	d := stack.Start(t, stack.Options{Config: withTenants, Limits: func(o *envoy.Options) { o.PromptTokensPerMinute = 10 }})
-	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","background":true,"input":"SAY a"}`), tenantHeader, "small")
-	queued, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, %v: %s", resp.StatusCode, err, queued)
-	}
-	r := stack.AwaitBackground(t, d.Openai(option.WithHeader(tenantHeader, "small")), gjson.GetBytes(queued, "id").Str)
+	queued := d.Answer(t, "/v1/responses", `{"model":"gpt-oss-20b","background":true,"input":"SAY a"}`, tenantHeader, "small")
+	r := stack.AwaitBackground(t, d.Openai(option.WithHeader(tenantHeader, "small")), gjson.Get(queued, "id").Str)
 	if r.Status != "failed" || r.Error.Code != "rate_limit_exceeded" {
 		t.Errorf("response %s", r.RawJSON())
 	}

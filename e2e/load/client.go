@@ -15,6 +15,8 @@ type Client struct{ http *http.Client }
 
 // NewClient returns a client with a connection for each stream.
 func NewClient() *Client {
+	// Connections of a round serve the next one: the default keeps two, and the others would be made
+	// anew in the window. Prompts have up to a megabyte, which is many writes of 4 KiB.
 	return &Client{&http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 1 << 14, DisableCompression: true, WriteBufferSize: 64 << 10, ReadBufferSize: 16 << 10,
 	}}}
@@ -71,10 +73,13 @@ func (c *Client) Stream(ctx context.Context, t *Target, body []byte, arrived fun
 // one token each and begin with a space, so that tokens are counted in pieces of any
 // size.
 type reader struct {
-	key     []byte // the JSON key before the text, with the quote that opens it
+	// the JSON key before the text, with the quote that opens it
+	key     []byte
 	arrived func(time.Time, int)
-	partial []byte // the beginning of a line
-	done    bool   // the stream has ended as it should
+	// the beginning of a line
+	partial []byte
+	// the stream has ended as it should
+	done bool
 }
 
 // read takes bytes that have arrived at a time, cut anywhere.
@@ -82,6 +87,7 @@ func (r *reader) read(at time.Time, b []byte) error {
 	for {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
+			// Only the rest of a line is copied; most lines are whole.
 			r.partial = append(r.partial, b...)
 			return nil
 		}
@@ -112,6 +118,7 @@ func (r *reader) line(at time.Time, line []byte) error {
 		r.done = true
 		return nil
 	}
+	// Found without decoding JSON: the client shares the CPUs with what it measures.
 	i := bytes.Index(line, r.key)
 	if i < 0 {
 		if bytes.Contains(line, errorKey) {
@@ -120,6 +127,7 @@ func (r *reader) line(at time.Time, line []byte) error {
 		return nil
 	}
 	text := line[i+len(r.key):]
+	// Words of letters have no quotes that are escaped.
 	text, _, _ = bytes.Cut(text, []byte(`"`))
 	if n := bytes.Count(text, []byte(" ")); n > 0 {
 		r.arrived(at, n)

@@ -97,6 +97,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	if *quick {
 		o = o.quick()
+		// Names that were given stay: -quick then only shortens them.
 		*scenarios = cmp.Or(*scenarios, quickScenarios)
 	}
 
@@ -118,6 +119,7 @@ func run(ctx context.Context, args []string) error {
 		l.Fresh = peers.start(stack)
 	}
 
+	// vLLM comes last, with processes of its own: its engine takes all CPUs.
 	if err = l.Run(ctx, wanted); err == nil {
 		err = l.runVLLM(ctx, peers, stack, wanted)
 	}
@@ -139,6 +141,7 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 
+	// After the tables, which have the reason of the first failure.
 	if n := l.Report.Failed(); n > 0 {
 		return fmt.Errorf("%d streams failed", n)
 	}

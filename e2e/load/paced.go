@@ -13,9 +13,11 @@ import (
 // Paced is a load of streams that each get a token at a fixed rate.
 type Paced struct {
 	Streams int
-	Rate    float64 // tokens a second of a stream
-	Lead    time.Duration
-	Window  time.Duration // what is measured, after Lead
+	// tokens a second of a stream
+	Rate float64
+	Lead time.Duration
+	// what is measured, after Lead
+	Window time.Duration
 }
 
 const (
@@ -29,11 +31,14 @@ const (
 
 // pacedStream is one stream of a paced load.
 type pacedStream struct {
-	due      func(word int) time.Time
-	from, to time.Time // the window
+	due func(word int) time.Time
+	// the window
+	from, to time.Time
 	words    int
-	next     int // the next word
-	inWindow int // words that arrived in the window
+	// the next word
+	next int
+	// words that arrived in the window
+	inWindow int
 	latency  []time.Duration
 	err      error
 }
@@ -50,6 +55,7 @@ func (s *pacedStream) arrived(at time.Time, n int) {
 
 // note notes the next word, if it was due in the window.
 func (s *pacedStream) note(at time.Time) {
+	// By the time when it was due: a token that comes late would else leave the window with its delay.
 	if due := s.due(s.next); !due.Before(s.from) && due.Before(s.to) {
 		s.latency = append(s.latency, at.Sub(due))
 	}
@@ -63,12 +69,14 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 	defer cancel(nil)
 
 	between := time.Duration(float64(time.Second) / p.Rate)
+	// Microseconds are what the simulator's directive can say.
 	start := time.Now().Add(connectSlack + time.Duration(p.Streams)*connectEvery).Truncate(time.Microsecond)
 	from, to := start.Add(p.Lead), start.Add(p.Lead+p.Window)
 
 	streams := make([]*pacedStream, p.Streams)
 	var all sync.WaitGroup
 	for i := range streams {
+		// Spread over the time between two tokens: all at once would be a burst at each tick.
 		begin := start.Add(between * time.Duration(i) / time.Duration(p.Streams)).Truncate(time.Microsecond)
 
 		s := &pacedStream{
@@ -78,6 +86,7 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 			},
 		}
 
+		// The streams last a little longer than the window, so that none ends within it.
 		streams[i] = s
 		body := t.Body([]string{script(s.words, paced(p.Rate, begin)...)})
 		all.Go(func() { s.err = c.Stream(ctx, t, body, s.arrived) })
@@ -107,6 +116,7 @@ var errLate = errors.New("the stream did not end in time")
 
 // window measures a target's processes, and this one, between two times.
 func window(ctx context.Context, t *Target, from, to time.Time) (*Sample, error) {
+	// The client as well: where it is what is slow, the latencies are its own.
 	all := append([]Process{{"client", os.Getpid()}}, t.Procs...)
 	if err := pause(ctx, time.Until(from)); err != nil {
 		return nil, err
@@ -127,6 +137,7 @@ func (p Paced) collect(sample *Sample, streams []*pacedStream) {
 	end := time.Now()
 	for _, s := range streams {
 		switch {
+		// Tokens that never came are the latest of all: without them, the worst load would look best.
 		case errors.Is(s.err, errLate) || errors.Is(s.err, context.Canceled):
 			for s.next < s.words {
 				s.note(end)

@@ -11,9 +11,12 @@ import (
 // Peers are other programs that make Chat Completions of an engine's tokens, and what
 // of ours they are compared with.
 type Peers struct {
-	SMG        string // the binary of smg, of the package from PyPI; empty: none
-	Vocabulary string // the folder of o200k_base.tiktoken, which smg would download
-	VLLM       string // the script that serves vLLM, e2e/engines/run.sh; empty: none
+	// the binary of smg, of the package from PyPI; empty: none
+	SMG string
+	// the folder of o200k_base.tiktoken, which smg would download
+	Vocabulary string
+	// the script that serves vLLM, e2e/engines/run.sh; empty: none
+	VLLM string
 }
 
 // add defines the flags.
@@ -56,6 +59,7 @@ func (p Peers) start(o StackOptions) func(context.Context) ([]*Target, func(), e
 		filtered, through := stacks[0].Targets()
 		framed, _ := stacks[1].Targets()
 		framed.Name = "filter, gRPC"
+		// Ours comes first: the ratios are to it.
 		return []*Target{filtered, framed, stacks[2].smg(), through}, stop, nil
 	}
 }
@@ -81,6 +85,7 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 	}
 	port, err := freePort(ctx)
 	metrics, err2 := freePort(ctx)
+	// smg would download its vocabulary; the variable names a folder that has it.
 	if err := errors.Join(err, err2, os.Setenv("TIKTOKEN_ENCODINGS_BASE", p.Vocabulary)); err != nil {
 		return err
 	}
@@ -89,6 +94,7 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 		return err
 	}
 	s.URL = "http://127.0.0.1:" + port
+	// A port of its own for its metrics: the default one may be in use, and smg would not start.
 	s.filter, err = s.run("smg", p.SMG, "launch", "--worker-urls", "grpc://127.0.0.1:"+address, "--host", "127.0.0.1",
 		"--port", port,
 		"--prometheus-host", "127.0.0.1", "--prometheus-port", metrics)

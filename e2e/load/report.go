@@ -12,19 +12,24 @@ import (
 
 // Row is a line of the report: one scenario at one target.
 type Row struct {
-	Scenario string             `json:"scenario"`
-	Target   string             `json:"target"`
-	Unit     string             `json:"unit"` // token or request
-	Units    int                `json:"units"`
-	Rate     float64            `json:"units_per_second,omitempty"`
-	CPU      map[string]float64 `json:"cpu_us_per_unit,omitempty"` // by process
-	Memory   map[string]float64 `json:"rss_kib,omitempty"`         // by process; of held streams, for each
-	P50      float64            `json:"latency_p50_ms,omitempty"`  // since the token was due, or the request
-	P99      float64            `json:"latency_p99_ms,omitempty"`
-	First50  float64            `json:"first_p50_ms,omitempty"` // time to the first token
-	First99  float64            `json:"first_p99_ms,omitempty"`
-	Failed   int                `json:"failed,omitempty"`
-	Note     string             `json:"note,omitempty"`
+	Scenario string `json:"scenario"`
+	Target   string `json:"target"`
+	// token or request
+	Unit  string  `json:"unit"`
+	Units int     `json:"units"`
+	Rate  float64 `json:"units_per_second,omitempty"`
+	// by process
+	CPU map[string]float64 `json:"cpu_us_per_unit,omitempty"`
+	// by process; of held streams, for each
+	Memory map[string]float64 `json:"rss_kib,omitempty"`
+	// since the token was due, or the request
+	P50 float64 `json:"latency_p50_ms,omitempty"`
+	P99 float64 `json:"latency_p99_ms,omitempty"`
+	// time to the first token
+	First50 float64 `json:"first_p50_ms,omitempty"`
+	First99 float64 `json:"first_p99_ms,omitempty"`
+	Failed  int     `json:"failed,omitempty"`
+	Note    string  `json:"note,omitempty"`
 }
 
 // newRow makes the row of a sample.
@@ -107,6 +112,7 @@ func (r *Report) Table(w io.Writer) error {
 }
 
 func (r *Row) write(w io.Writer) {
+	// Of a peer, whose processes have other names.
 	other := r.own() - r.CPU["filter"] - r.CPU["Envoy"]
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", r.Scenario, r.Target, r.Unit, number(r.Rate, 0))
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t", number(r.CPU["filter"], 1), number(r.CPU["Envoy"], 1), number(other, 1),
@@ -118,6 +124,7 @@ func (r *Row) write(w io.Writer) {
 
 // number formats a figure; – stands for none.
 func number(v float64, digits int) string {
+	// A figure that would be printed as 0 is one that was not measured.
 	if v < 0.0001 && v > -0.0001 {
 		return "–"
 	}
@@ -137,6 +144,7 @@ func (r *Report) Added(w io.Writer) error {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		base := alone[row.Scenario]
+		// Held streams have memory alone.
 		if base == nil || base == row || len(row.CPU) == 0 {
 			continue
 		}
@@ -154,6 +162,7 @@ func (r *Report) Ratios(w io.Writer) error {
 	var first *Row
 	for i := range r.Rows {
 		row := &r.Rows[i]
+		// The rows of a scenario follow one another, ours first.
 		if first == nil || first.Scenario != row.Scenario {
 			first = row
 			continue

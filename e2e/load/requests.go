@@ -12,9 +12,11 @@ import (
 // Requests is a load of requests that are sent at a fixed rate, whether or not those
 // before have ended.
 type Requests struct {
-	Rate  float64 // a second
+	// a second
+	Rate  float64
 	Count int
-	Words int // of each answer
+	// of each answer
+	Words int
 	Text  func(i int) []string
 }
 
@@ -25,6 +27,7 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 		err         error
 	}
 
+	// Made before: the tokens of a long prompt take longer than the time between two requests.
 	bodies := make([][]byte, r.Count)
 	for i := range bodies {
 		bodies[i] = t.Body(r.Text(i))
@@ -32,6 +35,7 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 
 	results := make([]result, r.Count)
 	var all sync.WaitGroup
+	// The first request must not be late because of what measuring begins with.
 	begin := time.Now().Add(50 * time.Millisecond)
 
 	sample, err := measured(t, func() error {
@@ -45,6 +49,7 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 				o.first = -1
 				o.err = c.Stream(ctx, t, bodies[i], func(at time.Time, _ int) {
 					if o.first < 0 {
+						// Since it was due and not since it was sent: a client that is held up must not hide it.
 						o.first = at.Sub(due)
 					}
 				})
@@ -116,6 +121,7 @@ const openTime = 20 * time.Second
 // processes have with them beyond what they had before, for each stream.
 func hold(ctx context.Context, c *Client, t *Target, streams int, settle time.Duration) (*Sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	// Three tokens of the head and one word, then nothing.
 	body := t.Body([]string{script(2, "fault=hang@4")})
 
 	before, err := Measure(t.Procs)
@@ -129,11 +135,13 @@ func hold(ctx context.Context, c *Client, t *Target, streams int, settle time.Du
 	open.Add(streams)
 	for i := range streams {
 		all.Go(func() {
+			// Also when the stream has failed without a word: open is waited for.
 			opened := sync.OnceFunc(open.Done)
 			failed[i] = c.Stream(ctx, t, body, func(time.Time, int) { opened() })
 			opened()
 		})
 		if err = pause(ctx, connectEvery); err != nil {
+			// The streams that are not begun any more.
 			open.Add(i + 1 - streams)
 			break
 		}
@@ -145,6 +153,7 @@ func hold(ctx context.Context, c *Client, t *Target, streams int, settle time.Du
 		err = errors.New("the streams did not all open")
 	}
 
+	// What only the opening of the streams needed is freed meanwhile.
 	err = errors.Join(err, pause(ctx, settle))
 	after, failure := Measure(t.Procs)
 	cancel()
@@ -152,6 +161,7 @@ func hold(ctx context.Context, c *Client, t *Target, streams int, settle time.Du
 
 	sample := &Sample{Units: streams, Usage: Usage{Memory: map[string]int64{}}}
 	for _, f := range failed {
+		// Every held stream ends by the cancel above.
 		if !errors.Is(f, context.Canceled) {
 			sample.fail(f)
 		}

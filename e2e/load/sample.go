@@ -8,13 +8,18 @@ import (
 
 // Sample is what was measured of one target in one or more windows.
 type Sample struct {
-	Units   int // tokens or requests
-	Time    time.Duration
-	Usage   Usage
-	Latency []time.Duration // from when a token was due to its arrival; of requests, to the last byte
-	First   []time.Duration // from when a request was due to its first token
-	Failed  int             // streams that ended with an error
-	Err     error           // the first of them
+	// tokens or requests
+	Units int
+	Time  time.Duration
+	Usage Usage
+	// from when a token was due to its arrival; of requests, to the last byte
+	Latency []time.Duration
+	// from when a request was due to its first token
+	First []time.Duration
+	// streams that ended with an error
+	Failed int
+	// the first of them
+	Err error
 }
 
 // fail notes a stream that ended with an error.
@@ -51,5 +56,6 @@ func Quantile(all []time.Duration, share float64) time.Duration {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(all))
+	// A share of 1 would be an index beyond the end.
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
 }

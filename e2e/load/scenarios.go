@@ -75,6 +75,7 @@ func (l *Loader) turns(scenario, unit string, rounds int, load func(*Target, int
 			if round == 0 {
 				l.Log("%s, %s, rounds in turns: %d", scenario, t.Name, rounds)
 			}
+			// In turns, so that a machine that slows down does so for all targets.
 			s, err := load(t, round)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", scenario, t.Name, err)
@@ -127,6 +128,7 @@ func (l *Loader) prompts(ctx context.Context) error {
 		if p.tokens > l.Options.MaxPrompt {
 			continue
 		}
+		// One generator for all: each prompt is new to the caches of the engine and of the filter.
 		random := rand.New(rand.NewPCG(uint64(p.tokens), 1))
 		// One request after the other, the targets in turns.
 		err := l.turns(fmt.Sprintf(
@@ -155,6 +157,7 @@ func (l *Loader) turn(ctx context.Context) error {
 
 	ask := func(t *Target) (*Sample, error) {
 		return Requests{Rate: 1000, Count: 1, Text: func(int) []string {
+			// With its capacity cut, append copies: the question must not get into the conversation.
 			return append(conversation[:len(conversation):len(conversation)], "Go on.\n"+script(1))
 		}}.Run(ctx, l.Client, t)
 	}
@@ -167,6 +170,7 @@ func (l *Loader) turn(ctx context.Context) error {
 
 	return l.turns(fmt.Sprintf(
 		"turn of %dk", tokens/1000), "request", 5*l.Options.Rounds, func(t *Target, _ int) (*Sample, error) {
+		// Two messages, so that the user's and the assistant's stay in turns.
 		conversation = append(conversation, prose(random, 20), prose(random, 20))
 		return ask(t)
 	})
@@ -175,6 +179,7 @@ func (l *Loader) turn(ctx context.Context) error {
 func (l *Loader) hold(ctx context.Context) error {
 	o := l.Options
 
+	// New processes for each: memory that an earlier load has freed would hide what streams need.
 	for i := range l.Targets {
 		targets, stop, err := l.Fresh(ctx)
 		if err != nil {
@@ -196,6 +201,7 @@ func (l *Loader) hold(ctx context.Context) error {
 			}
 		}
 
+		// The figures are for a stream, not those of the column.
 		row.Memory = nil
 		l.Report.Rows = append(l.Report.Rows, row)
 	}
@@ -245,6 +251,7 @@ func (l *Loader) findKnee(ctx context.Context, t *Target) (best *Sample, note st
 		return best, note, nil
 	}
 
+	// Twice the knee shows whether what waits is bounded.
 	beyond, _, err := l.step(ctx, t, 2*at)
 	if err != nil {
 		return nil, "", err

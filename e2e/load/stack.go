@@ -18,19 +18,26 @@ import (
 
 // StackOptions say which processes a stack has.
 type StackOptions struct {
-	Binaries string   // the folder of envoy-harmony and engine-sim
-	Workers  int      // Envoy's worker threads; 0: one per CPU
-	Engine   string   // the kind of engine
-	Set      []string // keys of the filter's configuration, KEY=VALUE
-	Engines  []string // more flags of engine-sim
+	// the folder of envoy-harmony and engine-sim
+	Binaries string
+	// Envoy's worker threads; 0: one per CPU
+	Workers int
+	// the kind of engine
+	Engine string
+	// keys of the filter's configuration, KEY=VALUE
+	Set []string
+	// more flags of engine-sim
+	Engines []string
 }
 
 // Stack is Envoy, the filter and the simulated engine, each a process of its own.
 type Stack struct {
 	Dir    string
 	Engine Process
-	SimURL string // of the engine
-	URL    string // of Envoy
+	// of the engine
+	SimURL string
+	// of Envoy
+	URL    string
 	filter Process
 	envoy  Process
 	stop   []func()
@@ -62,6 +69,7 @@ func newStack() (*Stack, error) {
 
 // failed stops a stack that could not start, and adds the log of a process to the error.
 func (s *Stack) failed(name string, err error) error {
+	// Before Stop, which removes the folder.
 	text, _ := os.ReadFile(filepath.Join(s.Dir, name+".log"))
 	s.Stop()
 	return fmt.Errorf("%w; the log of %s:\n%s", err, name, text)
@@ -69,6 +77,7 @@ func (s *Stack) failed(name string, err error) error {
 
 // Stop ends the processes.
 func (s *Stack) Stop() {
+	// Backwards: Envoy ends before what it calls, and the folder with the logs goes last.
 	for i := len(s.stop) - 1; i >= 0; i-- {
 		s.stop[i]()
 	}
@@ -78,6 +87,7 @@ func (s *Stack) Stop() {
 // Targets returns the filter, and Envoy alone, which passes the engine's stream
 // through.
 func (s *Stack) Targets() (filtered, through *Target) {
+	// All processes for both targets: what the filter does beside a passed stream counts as well.
 	processes := []Process{s.filter, s.envoy, s.Engine}
 	filtered = &Target{Name: "filter", URL: s.URL + chatPath, Body: chatBody, Key: contentKey, Procs: processes}
 	through = &Target{Name: aloneName, URL: s.URL + "/v1/completions", Body: rawBody, Key: `"text":"`, Procs: processes}
@@ -127,6 +137,7 @@ func (s *Stack) startFilter(ctx context.Context, o StackOptions) error {
 		}
 	}
 
+	// The program writes the bootstrap, so that the Envoy of the load is the one that users get.
 	flags := append([]string{
 		"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
 		"unix://" + socket,
@@ -141,6 +152,8 @@ func (s *Stack) startFilter(ctx context.Context, o StackOptions) error {
 
 func (s *Stack) startEngine(ctx context.Context, o StackOptions) error {
 	log := filepath.Join(s.Dir, "engine.log")
+	// The simulator must not remember requests: its memory would grow with the load. The context is
+	// longer than the model's, for prompts of 200k tokens.
 	flags := append([]string{"--listen", "127.0.0.1:0", "--records", "-1", "--context-length", "1000000"}, o.Engines...)
 	var err error
 	if s.Engine, err = s.run("engine", filepath.Join(o.Binaries, "engine-sim"), flags...); err != nil {
@@ -148,6 +161,7 @@ func (s *Stack) startEngine(ctx context.Context, o StackOptions) error {
 	}
 	for {
 		if text, err := os.ReadFile(log); err == nil {
+			// The line may be written in two pieces.
 			if line, _, whole := strings.Cut(string(text), "\n"); whole {
 				_, s.SimURL, _ = strings.Cut(line, "listening on ")
 				return nil
@@ -168,6 +182,7 @@ func (s *Stack) startEnvoy(ctx context.Context, bootstrap []byte, o StackOptions
 	if err != nil {
 		return err
 	}
+	// The context is that of the start, or has ended by an interrupt: Envoy is stopped in any case.
 	s.stop = append(s.stop, func() { proxy.Stop(context.Background()) })
 	s.envoy = Process{"Envoy", proxy.PID()}
 	address, err := proxy.ListenAddress(ctx)
@@ -185,6 +200,7 @@ func (s *Stack) run(name, binary string, args ...string) (Process, error) {
 		return Process{}, err
 	}
 	defer log.Close()
+	// Without ctx, which would kill at the end of startTime.
 	cmd := exec.Command(binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -192,6 +208,7 @@ func (s *Stack) run(name, binary string, args ...string) (Process, error) {
 	}
 	s.stop = append(s.stop, func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		// A process under load may not end in good order.
 		kill := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
 		kill.Stop()
@@ -204,6 +221,7 @@ func awaitTarget(ctx context.Context, t *Target) error {
 	c := NewClient()
 	defer c.Close()
 	for {
+		// A whole stream: Envoy answers before its clusters and the filter are healthy.
 		err := c.Stream(ctx, t, t.Body([]string{t.words(1)}), func(time.Time, int) {})
 		if err == nil {
 			return nil
@@ -236,6 +254,7 @@ func machine() string {
 			}
 		}
 	}
+	// A busy machine explains figures that are not those of other runs.
 	load, _ := os.ReadFile("/proc/loadavg")
 	average, _, _ := strings.Cut(string(load), " ")
 	return cpu + ", " + strconv.Itoa(cpus()) + " CPUs, load average before the run " + average

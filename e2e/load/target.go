@@ -16,12 +16,15 @@ import (
 type Target struct {
 	Name string
 	URL  string
-	Body func(messages []string) []byte // a streamed request with messages of user and assistant in turns
-	Key  string                         // the JSON key before the text in its events, with the quote that opens it
+	// a streamed request with messages of user and assistant in turns
+	Body func(messages []string) []byte
+	// the JSON key before the text in its events, with the quote that opens it
+	Key string
 	// Script is a user message that the engine answers by so many words. nil: the
 	// simulated engine's.
 	Script func(words int) string
-	Procs  []Process // its processes
+	// its processes
+	Procs []Process
 }
 
 // model is the first of those that the simulated engine serves.
@@ -82,6 +85,7 @@ func rawBody(messages []string) []byte {
 		prompt.WriteString("<|start|>user<|message|>" + text + end)
 	}
 	prompt.WriteString("<|start|>assistant")
+	// Token ids, as the filter itself asks vLLM: the engine does the same work for both targets.
 	b := []byte(`{"model":"` + model + `","stream":true,"return_token_ids":true,"max_tokens":100000,"prompt":[`)
 	for i, id := range harmony.AppendEncodeSpecial(nil, prompt.String()) {
 		if i > 0 {
@@ -125,6 +129,7 @@ func paced(rate float64, start time.Time) []string {
 // words are the texts of tokens that are a lower-case word with a space before it. A
 // text of them has a known number of tokens.
 var words = sync.OnceValue(func() (all []string) {
+	// Frequent words of several letters: lower ids are mostly pieces of words, higher ones are rare.
 	for id := harmony.Token(1000); id < 60000; id++ {
 		text, err := harmony.AppendDecode(nil, []harmony.Token{id})
 		if err != nil || len(text) < 4 || text[0] != ' ' ||

@@ -64,6 +64,7 @@ func (p Peers) startVLLM(o StackOptions) func(context.Context) ([]*Target, func(
 			Name: "vLLM's frontend", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),
 			Script: sayWords, Key: contentKey, Procs: []Process{{"vLLM", s.Engine.PID}},
 		}
+		// The same model and messages, at Envoy's address.
 		filtered := *own
 		filtered.Name, filtered.URL, filtered.Procs = "filter, vLLM",
 			s.URL+chatPath, []Process{s.filter, s.envoy, s.Engine}
@@ -81,6 +82,7 @@ func (p Peers) runVLLM(ctx context.Context, s *Stack) error {
 	ctx, cancel := context.WithTimeout(ctx, vllmTime)
 	defer cancel()
 	port, err := freePort(ctx)
+	// The script reads the port from its environment, which it has from this process.
 	if err := errors.Join(err, os.Setenv("PORT", port)); err != nil {
 		return err
 	}
@@ -88,6 +90,7 @@ func (p Peers) runVLLM(ctx context.Context, s *Stack) error {
 	if s.Engine, err = s.run("vllm", p.VLLM, "serve", "vllm"); err != nil {
 		return err
 	}
+	// The table has a column for the engine.
 	s.Engine.Name = engineName
 	return awaitTarget(ctx, &Target{
 		Name: "vLLM", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),

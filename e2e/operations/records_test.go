@@ -108,14 +108,8 @@ func TestRecordsHaveNoSecrets(t *testing.T) {
 			var p planted
 			d, own, read := recordsOf(t, &p, content)
 			ask := func(path, body string) string {
-				resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(body),
+				return d.Answer(t, path, body,
 					"authorization", "Bearer "+p.secret("bearer"), "x-api-key", p.secret("apiKey"), "cookie", "id="+p.secret("cookie"), "x-custom-token", p.secret("custom"), "x-plain", p.secret("header"), "x-pin", p.secret("pin"))
-				defer resp.Body.Close()
-				text, err := io.ReadAll(resp.Body)
-				if err != nil || resp.StatusCode != http.StatusOK {
-					t.Fatalf("%s: status %d: %v: %s", path, resp.StatusCode, err, text)
-				}
-				return string(text)
 			}
 			function := fmt.Sprintf(`"name":%q,"description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string","enum":[%q]}}}`,
 				p.content("tool"), p.content("toolDescription"), p.content("parameter"), p.content("enum"))

@@ -102,14 +102,8 @@ func startProgram(t *testing.T, file string, g *gate) (d *stack.Dataplane, metri
 	if out, err := exec.CommandContext(t.Context(), "go", stack.BuildArgs(program, "../cmd/envoy-harmony")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	log := &stack.LogFile{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logs of the data plane:\n%s", log)
-		}
-	})
-	d = &stack.Dataplane{Upstream: &stack.Upstream{}, Logs: log, Client: &http.Client{Transport: &http.Transport{}}}
-	t.Cleanup(d.Client.CloseIdleConnections)
+	log := stack.LogOf(t)
+	d = &stack.Dataplane{Upstream: &stack.Upstream{}, Logs: log, Client: stack.NewClient(t)}
 	d.Sim = stack.StartSim(t, log)
 	others := httptest.NewServer(d.Upstream)
 	t.Cleanup(others.Close)

@@ -26,20 +26,7 @@ const renderDate = "2026-11-23"
 func startRender(t testing.TB, log *stack.LogFile, flags ...string) (*stack.Dataplane, *stack.Program) {
 	t.Helper()
 	p := stack.LaunchProgram(t, log, "rendering", append([]string{"render", "--listen", "127.0.0.1:0"}, flags...)...)
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &stack.Dataplane{URL: "http://" + p.Address, Client: &http.Client{Transport: transport}}, p
-}
-
-// ask posts JSON, and returns the answer, which is to be a 200.
-func ask(t *testing.T, d *stack.Dataplane, path, body string) string {
-	t.Helper()
-	resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(body))
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: status %d, %v, %s", path, resp.StatusCode, err, text)
-	}
-	return string(text)
+	return &stack.Dataplane{URL: "http://" + p.Address, Client: stack.NewClient(t)}, p
 }
 
 // TestRenderService makes replies without the filter: it renders requests at a process
@@ -67,36 +54,36 @@ func TestRenderService(t *testing.T) {
 			}{
 				{
 					"whole",
-					func(t *testing.T) said { return a.object(gjson.Parse(ask(t, d, a.path, whole))) },
+					func(t *testing.T) said { return a.object(gjson.Parse(d.Answer(t, a.path, whole))) },
 					func(t *testing.T) said {
-						generated := ask(t, engine, "/inference/v1/generate", ask(t, service, a.path+"/render", whole))
-						return a.object(gjson.Parse(ask(t, service, a.path+"/derender", a.derender(whole, false, "generate_response", generated, ""))))
+						generated := engine.Answer(t, "/inference/v1/generate", service.Answer(t, a.path+"/render", whole))
+						return a.object(gjson.Parse(service.Answer(t, a.path+"/derender", a.derender(whole, false, "generate_response", generated, ""))))
 					},
 				},
 				{
 					"whole, at the filter",
-					func(t *testing.T) said { return a.object(gjson.Parse(ask(t, d, a.path, whole))) },
+					func(t *testing.T) said { return a.object(gjson.Parse(d.Answer(t, a.path, whole))) },
 					func(t *testing.T) said {
-						generated := ask(t, engine, "/inference/v1/generate", ask(t, d, a.path+"/render", whole))
-						return a.object(gjson.Parse(ask(t, d, a.path+"/derender", a.derender(whole, false, "generate_response", generated, ""))))
+						generated := engine.Answer(t, "/inference/v1/generate", d.Answer(t, a.path+"/render", whole))
+						return a.object(gjson.Parse(d.Answer(t, a.path+"/derender", a.derender(whole, false, "generate_response", generated, ""))))
 					},
 				},
 				{
 					"events of a whole answer",
-					func(t *testing.T) said { return a.events(objects(ask(t, d, a.path, stream))) },
+					func(t *testing.T) said { return a.events(objects(d.Answer(t, a.path, stream))) },
 					func(t *testing.T) said {
-						generated := ask(t, engine, "/inference/v1/generate", ask(t, service, a.path+"/render", whole))
-						return a.events(objects(ask(t, service, a.path+"/derender", a.derender(stream, true, "generate_response", generated, ""))))
+						generated := engine.Answer(t, "/inference/v1/generate", service.Answer(t, a.path+"/render", whole))
+						return a.events(objects(service.Answer(t, a.path+"/derender", a.derender(stream, true, "generate_response", generated, ""))))
 					},
 				},
 				{
 					"chunk by chunk",
-					func(t *testing.T) said { return a.events(objects(ask(t, d, a.path, stream))) },
+					func(t *testing.T) said { return a.events(objects(d.Answer(t, a.path, stream))) },
 					func(t *testing.T) said { return a.events(a.byChunks(t, service, engine, stream)) },
 				},
 				{
 					"chunk by chunk, at the filter",
-					func(t *testing.T) said { return a.events(objects(ask(t, d, a.path, stream))) },
+					func(t *testing.T) said { return a.events(objects(d.Answer(t, a.path, stream))) },
 					func(t *testing.T) said { return a.events(a.byChunks(t, d, engine, stream)) },
 				},
 			} {
@@ -123,11 +110,11 @@ func (a *renderedAPI) derender(request string, stream bool, field, generated, me
 // each of its events by itself.
 func (a *renderedAPI) byChunks(t *testing.T, service, engine *stack.Dataplane, request string) []gjson.Result {
 	t.Helper()
-	rendered := ask(t, service, a.path+"/render", request)
+	rendered := service.Answer(t, a.path+"/render", request)
 	if options := gjson.Get(request, "stream_options").Raw; options != "" { // which the answer does not have
 		rendered = strings.Replace(rendered, "{", `{"stream_options":`+options+",", 1)
 	}
-	chunks := objects(ask(t, engine, "/inference/v1/generate", rendered))
+	chunks := objects(engine.Answer(t, "/inference/v1/generate", rendered))
 	if len(chunks) < 10 {
 		t.Fatalf("the engine streams %d chunks", len(chunks))
 	}
@@ -135,7 +122,7 @@ func (a *renderedAPI) byChunks(t *testing.T, service, engine *stack.Dataplane, r
 	state := "null"
 	var events []gjson.Result
 	for _, chunk := range chunks {
-		answer := gjson.Parse(ask(t, service, a.path+"/derender", a.derender(request, true, "generate_chunk", chunk.Raw, members+`,"stream_state":`+state)))
+		answer := gjson.Parse(service.Answer(t, a.path+"/derender", a.derender(request, true, "generate_chunk", chunk.Raw, members+`,"stream_state":`+state)))
 		if chunk := answer.Get("chunk"); chunk.Exists() {
 			events = append(events, chunk)
 		}
@@ -161,7 +148,7 @@ func TestRenderPaths(t *testing.T) {
 		{"messages", "/tokenize", `{"model":"gpt-oss-120b","messages":[{"role":"user","content":"Grüße"}]}`, `"tokens":[200006,`},
 		{"tokens", "/detokenize", `{"model":"gpt-oss-120b","tokens":[13225,200007]}`, `{"prompt":"Hello<|end|>"}`},
 	} {
-		at, there := ask(t, d, c.path, c.body), ask(t, service, c.path, c.body)
+		at, there := d.Answer(t, c.path, c.body), service.Answer(t, c.path, c.body)
 		if at != there || !strings.Contains(at, c.want) {
 			t.Errorf("%s: the filter answers %s, the service %s", c.name, at, there)
 		}
@@ -169,7 +156,7 @@ func TestRenderPaths(t *testing.T) {
 		if c.path == "/tokenize" {
 			want = "the upstream's /tokenize"
 		}
-		if got := ask(t, open, c.path, c.body); got != want {
+		if got := open.Answer(t, c.path, c.body); got != want {
 			t.Errorf("%s where /tokenize is open: %s", c.name, got)
 		}
 	}
@@ -189,7 +176,7 @@ func TestRenderEnds(t *testing.T) {
 		}
 	}
 	const body = `{"prompt":"Hello"}`
-	ask(t, service, "/tokenize", body)
+	service.Answer(t, "/tokenize", body)
 	service.Post(t, "/tokenize", "{")
 	for sample, want := range map[string]float64{
 		`harmony_render_seconds_count{path="/tokenize",status="200"}`: 1,

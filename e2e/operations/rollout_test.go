@@ -25,11 +25,7 @@ func rolledOut(percent int) func(*config.Config) {
 func postBody(t *testing.T, d *stack.Dataplane, path string, body []byte, headers ...string) string {
 	t.Helper()
 	resp := d.Do(t, http.MethodPost, path, "application/json", bytes.NewReader(body), headers...)
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return string(text)
+	return stack.ReadText(t, resp)
 }
 
 // Of many conversations a twentieth are handled by the filter, with all their turns;

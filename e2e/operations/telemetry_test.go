@@ -19,7 +19,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 	metricsv1 "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -240,17 +239,7 @@ func startTraced(t *testing.T, environ []string, change func(string) string, doc
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	log := &stack.LogFile{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logs:\n%s", log)
-		}
-	})
+	dir, log := stack.SocketDir(t), stack.LogOf(t)
 	sim := stack.StartSim(t, log)
 	file := filepath.Join(dir, "harmony.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, tracedConfig, dir, sim, docs), 0o600); err != nil {
@@ -267,10 +256,8 @@ func startTraced(t *testing.T, environ []string, change func(string) string, doc
 		_ = cmd.Wait()
 	})
 	cfg := stack.NewConfig(t, sim, func(c *config.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	d := &stack.Dataplane{Sim: sim, Client: &http.Client{Transport: transport}, Logs: log}
-	awaitThat(t, "the filter", func() bool {
+	d := &stack.Dataplane{Sim: sim, Client: stack.NewClient(t), Logs: log}
+	stack.Eventually(t, "the filter", func() bool {
 		conn, err := net.Dial("unix", filepath.Join(dir, "filter"))
 		if err == nil {
 			conn.Close()
@@ -279,16 +266,6 @@ func startTraced(t *testing.T, environ []string, change func(string) string, doc
 	})
 	d.URL, d.Admin = stack.StartEnvoy(t, proxy, cfg, "unix://"+filepath.Join(dir, "filter"), sim, stack.Options{Bootstrap: change}, log)
 	return &traced{d, cmd}
-}
-
-// awaitThat waits for what must happen.
-func awaitThat(t *testing.T, what string, happens func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(stack.Patience); !happens(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout while waiting for: %s", what)
-		}
-	}
 }
 
 // end ends the filter in good order.
@@ -307,12 +284,7 @@ func (d *traced) end(t *testing.T) {
 func (d *traced) withTool(t *testing.T, more string, headers ...string) gjson.Result {
 	t.Helper()
 	body := `{"model":"gpt-oss-20b","input":"NOTHINK\nCALL docs.search {\"q\":\"rivers\"}\nNEXT\nSAY done","tools":[{"type":"mcp","server_label":"docs","require_approval":"never"}]` + more + `}`
-	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(body), headers...)
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, %v: %s", resp.StatusCode, err, b)
-	}
-	return gjson.ParseBytes(b)
+	return gjson.Parse(d.Answer(t, "/v1/responses", body, headers...))
 }
 
 // path is the names of a span and of those above it, up to one that is not known.
@@ -350,7 +322,7 @@ func TestOneTrace(t *testing.T) {
 	}
 	d.end(t)
 	spans := collector.received("envoy-harmony")
-	awaitThat(t, "Envoy's spans", func() bool { return allParents(collector, spans) })
+	stack.Eventually(t, "Envoy's spans", func() bool { return allParents(collector, spans) })
 	all := collector.received("envoy")
 	maps.Copy(all, spans)
 
@@ -462,7 +434,7 @@ func TestTraceOverHTTP(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_METRICS_EXPORTER=none", "OTEL_SERVICE_NAME=mine", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
 	}, nil, docs.URL)
 	r := d.withTool(t, `,"background":true`, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	awaitThat(t, "the response", func() bool {
+	stack.Eventually(t, "the response", func() bool {
 		resp := d.Do(t, http.MethodGet, "/v1/responses/"+r.Get("id").Str, "", nil, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
 		b, _ := io.ReadAll(resp.Body)
 		return gjson.GetBytes(b, "status").Str == "completed"

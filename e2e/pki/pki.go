@@ -18,7 +18,8 @@ import (
 
 // CA is a certificate authority.
 type CA struct {
-	PEM []byte // its certificate
+	// its certificate
+	PEM []byte
 	is  *x509.Certificate
 	key *ecdsa.PrivateKey
 }
@@ -39,6 +40,7 @@ func NewCA(t testing.TB, name string) *CA {
 	der := ca.create(t, template, key)
 	ca.PEM = toPEM("CERTIFICATE", der)
 	var err error
+	// The template has no key id, by which certificates name their issuer.
 	if ca.is, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +56,7 @@ func (ca *CA) Sign(t testing.TB, notAfter time.Time, hosts ...string) Pair {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range hosts {
+		// TLS looks for an address among the addresses only, and for a name among the names.
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
 		} else {
@@ -76,6 +79,7 @@ func (ca *CA) Leaf(t testing.TB, hosts ...string) Pair {
 
 func (ca *CA) create(t testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
+	// Two certificates of an issuer with one serial number are refused by some clients.
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +124,7 @@ func Secret(t testing.TB, folder string, files map[string][]byte) {
 		t.Fatal(err)
 	}
 	Write(t, version, files)
+	// A link is replaced by a rename, which is atomic: nobody reads a certificate with another's key.
 	next := filepath.Join(folder, "..data_tmp")
 	if err := os.Symlink(filepath.Base(version), next); err != nil {
 		t.Fatal(err)

@@ -47,11 +47,7 @@ func TestAliases(t *testing.T) {
 	}
 	get := func(path string) string {
 		resp := d.Do(t, http.MethodGet, path, "", http.NoBody)
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		return string(text)
+		return stack.ReadText(t, resp)
 	}
 	if listed := get("/v1/models"); gjson.Get(listed, `data.#(id=="gpt-5").owned_by`).Str != "envoy-harmony" || strings.Contains(listed, "claude") {
 		t.Errorf("the list is %s", listed)

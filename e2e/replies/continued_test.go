@@ -145,21 +145,6 @@ func serveReplicas(t *testing.T, log *stack.LogFile, urls string) (*stack.Datapl
 	return p.Envoy(t, p.Bootstrap(t)), p
 }
 
-// clusters is what Envoy knows of its clusters.
-func clusters(t *testing.T, d *stack.Dataplane) string {
-	t.Helper()
-	resp, err := d.Client.Get(d.Admin + "/clusters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // Engines are killed at random while a thousand streams are received: none of these
 // breaks, and some were continued.
 func TestStreamsSurvive(t *testing.T) {
@@ -199,7 +184,9 @@ func TestEnginesAreRestarted(t *testing.T) {
 		r.end(t, syscall.SIGTERM)
 		time.Sleep(300 * time.Millisecond)
 		r.start(t, log)
-		stack.Eventually(t, "all engines in service", func() bool { return !strings.Contains(clusters(t, d), "health_flags::/failed") })
+		stack.Eventually(t, "all engines in service", func() bool {
+			return !strings.Contains(stack.AdminPage(t, d.Admin+"/clusters"), "health_flags::/failed")
+		})
 	}
 	s.stopped.Store(true)
 	<-ended

@@ -1,7 +1,6 @@
 package replies
 
 import (
-	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -60,13 +59,7 @@ func awaitIdle(t *testing.T, d *stack.Dataplane, p *stack.Program) {
 	t.Helper()
 	stack.Eventually(t, "the end of the filter's streams", func() bool { return p.Metric(t, "harmony_streams_inflight") == 0 })
 	stack.Eventually(t, "the end of Envoy's requests", func() bool {
-		resp, err := d.Client.Get(d.Admin + "/stats?filter=^http.openai.downstream_rq_active$")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return err == nil && strings.HasSuffix(strings.TrimSpace(string(text)), ": 0")
+		return d.Stat(t, "http.openai.downstream_rq_active") == 0
 	})
 	d.AwaitCancelled(t)
 }

@@ -612,12 +612,7 @@ func TestMCPInAConversation(t *testing.T) {
 	server := stack.NewToolServer(t)
 	d := stack.Start(t, stack.Options{Config: server.Serve})
 	stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
-		resp := c.Do(t, http.MethodPost, "/v1/conversations", "application/json", strings.NewReader(`{}`))
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id := gjson.GetBytes(b, "id").Str
+		id := gjson.Get(c.Answer(t, "/v1/conversations", `{}`), "id").Str
 		body := func(text string) map[string]any {
 			return map[string]any{"input": text, "tools": stack.JSONArray(stack.DocsTool), "conversation": id}
 		}
@@ -625,14 +620,11 @@ func TestMCPInAConversation(t *testing.T) {
 		wantKinds(t, c.Create(t, "completed", body("NOTHINK\nCALL docs.search {\"q\":\"b\"}")), "mcp_call message")
 		stack.WantPrompt(t, c.Prompts(t)[1], "found a<|end|>", "RESULT: found a", "found b<|end|>")
 		items := c.Do(t, http.MethodGet, "/v1/conversations/"+id+"/items?order=asc", "", http.NoBody)
-		b, err = io.ReadAll(items.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := responsestest.Items(b); err != nil {
+		b := stack.ReadText(t, items)
+		if err := responsestest.Items([]byte(b)); err != nil {
 			t.Errorf("%v in %s", err, b)
 		}
-		if types := gjson.GetBytes(b, "data.#.type").Raw; types != `["message","mcp_list_tools","mcp_call","message","message","mcp_call","message"]` {
+		if types := gjson.Get(b, "data.#.type").Raw; types != `["message","mcp_list_tools","mcp_call","message","message","mcp_call","message"]` {
 			t.Errorf("items %s", types)
 		}
 	})

@@ -2,7 +2,6 @@ package replies
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,11 +18,7 @@ func message(t *testing.T, d *stack.Dataplane, path, model, text, more string, h
 	t.Helper()
 	body := fmt.Sprintf(`{"model":%q,"max_tokens":1000,"messages":[{"role":"user","content":%q}]%s}`, model, text, more)
 	resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(body), header...)
-	reply, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(reply)
+	return resp, stack.ReadText(t, resp)
 }
 
 // A message, its stream and its count, through Envoy and each engine.

@@ -31,13 +31,7 @@ var budgeted = map[string]string{
 // askText posts a request, and returns the whole reply.
 func askText(t *testing.T, d *stack.Dataplane, path, fields string, content any) string {
 	t.Helper()
-	body := "{" + fmt.Sprintf(fields, content) + "}"
-	resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(body))
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: status %d, %v: %s", path, resp.StatusCode, err, text)
-	}
-	return string(text)
+	return d.Answer(t, path, "{"+fmt.Sprintf(fields, content)+"}")
 }
 
 // Reasoning without an end is ended at its budget, in every API, and an answer follows.

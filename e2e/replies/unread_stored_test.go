@@ -3,8 +3,6 @@ package replies
 import (
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +33,7 @@ func TestUnreadStoredStreams(t *testing.T) {
 				name string
 				open func() io.ReadCloser
 			}{
-				{"GET over HTTP/1.1", func() io.ReadCloser { return getHTTP1(t, d, "/v1/responses/"+ended.ID+"?stream=true") }},
+				{"GET over HTTP/1.1", func() io.ReadCloser { return openHTTP1(t, d, "/v1/responses/"+ended.ID+"?stream=true", "") }},
 				{"POST in the background over HTTP/1.1", func() io.ReadCloser { return openHTTP1(t, d, "/v1/responses", follow) }},
 				{"POST in the background over HTTP/2", func() io.ReadCloser { return openHTTP2(t, d, "/v1/responses", follow) }},
 			} {
@@ -63,43 +61,6 @@ func TestUnreadStoredStreams(t *testing.T) {
 	}
 }
 
-// getHTTP1 sends a GET on a connection from which it does not read.
-func getHTTP1(t *testing.T, d *stack.Dataplane, path string) io.ReadCloser {
-	t.Helper()
-	connection, err := net.Dial("tcp", strings.TrimPrefix(d.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { connection.Close() })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := req.Write(connection); err != nil {
-		t.Fatal(err)
-	}
-	return &unread{connection: connection}
-}
-
-// getHTTP2 sends a GET on a connection of its own and does not read the body of the
-// reply.
-func getHTTP2(t *testing.T, d *stack.Dataplane, path string) io.ReadCloser {
-	t.Helper()
-	transport := &http.Transport{Protocols: new(http.Protocols)}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	t.Cleanup(transport.CloseIdleConnections)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { resp.Body.Close() })
-	return resp.Body
-}
-
 // A large JSON object of the store is paced.
 func TestUnreadStoredObjects(t *testing.T) {
 	const (
@@ -112,7 +73,7 @@ func TestUnreadStoredObjects(t *testing.T) {
 	before := allocated(t, d)
 	streams := make([]io.ReadCloser, clients)
 	for i := range streams {
-		streams[i] = getHTTP1(t, d, path)
+		streams[i] = openHTTP1(t, d, path, "")
 	}
 	grown := settled(t, d) - before
 	t.Logf("Envoy keeps %.1f MB for each of %d clients", float64(grown)/clients/1e6, clients)
@@ -130,12 +91,8 @@ func TestUnreadStoredObjects(t *testing.T) {
 func conversation(t *testing.T, d *stack.Dataplane, size int) string {
 	t.Helper()
 	item := fmt.Sprintf(`{"role":"user","content":%q}`, strings.Repeat("x", size))
-	resp := d.Do(t, http.MethodPost, "/v1/conversations", "application/json", strings.NewReader(`{"items":[`+item+`]}`))
-	created, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d: %v, %.200s", resp.StatusCode, err, created)
-	}
-	return "/v1/conversations/" + gjson.GetBytes(created, "id").Str + "/items"
+	created := d.Answer(t, "/v1/conversations", `{"items":[`+item+`]}`)
+	return "/v1/conversations/" + gjson.Get(created, "id").Str + "/items"
 }
 
 // Envoy keeps all of a JSON object that is not paced, but not for ever: it
@@ -151,11 +108,11 @@ func TestUnreadObjectsAreDropped(t *testing.T) {
 			`initial_metadata: [{key: x-harmony-pacing, value: "on"}]`, "initial_metadata: []").Replace(text)
 	}})
 	path := conversation(t, d, size)
-	for name, open := range map[string]func(*testing.T, *stack.Dataplane, string) io.ReadCloser{"HTTP/1.1": getHTTP1, "HTTP/2": getHTTP2} {
+	for name, open := range map[string]func(*testing.T, *stack.Dataplane, string, string) io.ReadCloser{"HTTP/1.1": openHTTP1, "HTTP/2": openHTTP2} {
 		t.Run(name, func(t *testing.T) {
 			before, most := allocated(t, d), int64(0)
 			for range clients {
-				open(t, d, path)
+				open(t, d, path, "")
 			}
 			for deadline := time.Now().Add(stack.Patience); ; time.Sleep(20 * time.Millisecond) {
 				now := allocated(t, d) - before

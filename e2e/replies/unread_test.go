@@ -3,7 +3,6 @@ package replies
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 )
@@ -63,18 +64,11 @@ func TestUnreadReplies(t *testing.T) {
 // allocated returns how much memory Envoy's heap has in use.
 func allocated(t *testing.T, d *stack.Dataplane) int64 {
 	t.Helper()
-	resp, err := http.Get(d.Admin + "/memory")
-	if err != nil {
-		t.Fatal(err)
+	memory := gjson.Parse(stack.AdminPage(t, d.Admin+"/memory"))
+	if !memory.Get("allocated").Exists() {
+		t.Fatalf("Envoy's memory: %s", memory)
 	}
-	defer resp.Body.Close()
-	var memory struct {
-		Allocated int64 `json:"allocated,string"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&memory); err != nil {
-		t.Fatal(err)
-	}
-	return memory.Allocated
+	return memory.Get("allocated").Int()
 }
 
 // settled waits until Envoy's memory does not grow any more, and returns it.
@@ -90,6 +84,22 @@ func settled(t *testing.T, d *stack.Dataplane) int64 {
 	return highest
 }
 
+// unreadRequest is a request whose reply is not read: a GET if it has no body.
+func unreadRequest(t *testing.T, d *stack.Dataplane, path, body string) *http.Request {
+	t.Helper()
+	method := http.MethodPost
+	if body == "" {
+		method = http.MethodGet
+	}
+
+	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return req
+}
+
 // openHTTP1 sends a request and does not read from the connection.
 func openHTTP1(t *testing.T, d *stack.Dataplane, path, body string) io.ReadCloser {
 	t.Helper()
@@ -98,12 +108,7 @@ func openHTTP1(t *testing.T, d *stack.Dataplane, path, body string) io.ReadClose
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { connection.Close() })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if err := req.Write(connection); err != nil {
+	if err := unreadRequest(t, d, path, body).Write(connection); err != nil {
 		t.Fatal(err)
 	}
 	return &unread{connection: connection}
@@ -135,14 +140,7 @@ func openHTTP2(t *testing.T, d *stack.Dataplane, path, body string) io.ReadClose
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(transport.CloseIdleConnections)
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := transport.RoundTrip(req)
+	resp, err := transport.RoundTrip(unreadRequest(t, d, path, body))
 	if err != nil {
 		t.Fatal(err)
 	}

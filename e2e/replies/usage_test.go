@@ -174,21 +174,14 @@ func TestUsageMetadataOfLoops(t *testing.T) {
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { server.Serve(c) }, Bootstrap: logger.Bootstrap})
 	for _, stream := range []string{"false", "true"} {
 		id := "loop-" + stream
-		resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(
-			`{"model":"gpt-oss-20b","stream":`+stream+`,"input":"NOTHINK\nCALL docs.search {\"q\":\"one\"}\nCALL docs.search {\"q\":\"two\"}","tools":[`+stack.DocsTool+`]}`), "x-request-id", id)
-		reply, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("status %d, %v: %s", resp.StatusCode, err, reply)
-		}
+		reply := d.Answer(t, "/v1/responses",
+			`{"model":"gpt-oss-20b","stream":`+stream+`,"input":"NOTHINK\nCALL docs.search {\"q\":\"one\"}\nCALL docs.search {\"q\":\"two\"}","tools":[`+stack.DocsTool+`]}`, "x-request-id", id)
 		checkUsage(t, d, logger.Entry(t, id), usageRequest{
 			path: "responses", want: `{"outcome":"ok","status":200,"finish":"stop","repairs":0,"retries":0,"tool_calls":2}`, answered: true,
-		}, string(reply))
+		}, reply)
 	}
-	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","background":true,"input":"SAY a"}`), "x-request-id", "queued")
-	reply, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, %v: %s", resp.StatusCode, err, reply)
-	}
+
+	d.Answer(t, "/v1/responses", `{"model":"gpt-oss-20b","background":true,"input":"SAY a"}`, "x-request-id", "queued")
 	checkUsage(t, d, logger.Entry(t, "queued"), usageRequest{path: "responses", want: `{"outcome":"ok","status":200,"retries":0,"tool_calls":0}`}, "")
 }
 
@@ -217,10 +210,7 @@ func TestReplyHeaders(t *testing.T) {
 		d := stack.Start(t, stack.Options{Direct: direct, Config: func(c *config.Config) { server.Serve(c) }})
 		explained := func(path, body string) (headers, reply string) {
 			resp := d.Do(t, http.MethodPost, "/v1/"+path, "application/json", strings.NewReader(body), "x-harmony-retries", "9", "x-harmony-prompt-tokens", "9", "x-request-id", "explained")
-			text, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply = stack.ReadText(t, resp)
 			var all []string
 			for name, values := range resp.Header {
 				if name = strings.ToLower(name); strings.HasPrefix(name, "x-harmony-") {
@@ -228,7 +218,7 @@ func TestReplyHeaders(t *testing.T) {
 				}
 			}
 			slices.Sort(all)
-			return strings.Join(all, " "), string(text)
+			return strings.Join(all, " "), reply
 		}
 		for name, r := range map[string]struct{ path, body, want string }{
 			"object":   {"chat/completions", `{"model":"gpt-oss-20b","user":"x","messages":[{"role":"user","content":"SAY hello"}]}`, "cached-tokens=C engine=sglang ignored=user prompt-tokens=P"},

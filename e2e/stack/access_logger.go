@@ -1,12 +1,9 @@
 package stack
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -25,14 +22,17 @@ import (
 type AccessLogger struct {
 	address string
 	mu      sync.Mutex
-	entries map[string]LogEntry // by request id
+	// by request id
+	entries map[string]LogEntry
 }
 
 // LogEntry is what Envoy has learned of a request and its reply.
 type LogEntry struct {
-	Metadata map[string]any       // of the filter
-	Usage    *aidatav3.TokenUsage // nil: there is none
-	details  string
+	// of the filter
+	Metadata map[string]any
+	// nil: there is none
+	Usage   *aidatav3.TokenUsage
+	details string
 }
 
 // StartAccessLogger serves the access log service until the test ends.
@@ -93,6 +93,7 @@ func (l *AccessLogger) StreamAccessLogs(stream accesslogv3.AccessLogService_Stre
 
 // Bootstrap adds the service to the log of the clients' listener.
 func (l *AccessLogger) Bootstrap(text string) string {
+	// A buffer of 0 bytes sends each entry when it is made: the default waits for 16 KiB or a second.
 	host, port, _ := strings.Cut(l.address, ":")
 	text = strings.Replace(text, "          access_log:\n", `          access_log:
           - name: envoy.access_loggers.http_grpc
@@ -105,6 +106,8 @@ func (l *AccessLogger) Bootstrap(text string) string {
                 buffer_flush_interval: 0.02s
                 grpc_service: {envoy_grpc: {cluster_name: access_logger}}
 `, 1)
+
+	// gRPC needs HTTP/2, which Envoy does not assume of a cluster.
 	return strings.Replace(text, "  clusters:\n", fmt.Sprintf(`  clusters:
   - name: access_logger
     typed_extension_protocol_options:
@@ -138,20 +141,10 @@ func (l *AccessLogger) Entry(t *testing.T, id string) LogEntry {
 // EnvoyVersion is that of the data plane's Envoy, such as 1.40.0.
 func (d *Dataplane) EnvoyVersion(t *testing.T) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, d.Admin+"/server_info", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := d.Client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	info, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := strings.Split(gjson.GetBytes(info, "version").Str, "/")
+	info := AdminPage(t, d.Admin+"/server_info")
+
+	// COMMIT/VERSION/Clean/RELEASE/SSL
+	parts := strings.Split(gjson.Get(info, "version").Str, "/")
 	if len(parts) < 2 {
 		t.Fatalf("server_info %s", info)
 	}

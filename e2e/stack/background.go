@@ -21,6 +21,7 @@ func BeginBackground(t *testing.T, c openai.Client, model, text string, o ...opt
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The answer comes before the first model call, so that nothing of the reply can be in it.
 	if r.Status != "queued" || !r.Background || len(r.Output) > 0 {
 		t.Fatalf("response %s", r.RawJSON())
 	}
@@ -59,6 +60,7 @@ func (d *Dataplane) Resume(t *testing.T, id, query string) string {
 // number.
 func EventsAfter(t *testing.T, sse string, number int) string {
 	t.Helper()
+	// Events have the numbers 0, 1, … in their order.
 	rest := sse
 	for n := 0; n <= number; n++ {
 		_, next, ok := strings.Cut(rest, "\n\n")

@@ -39,7 +39,8 @@ func extra(raw, field string) string {
 type ChatReply struct {
 	Choices []ChoiceResult
 	Usage   openai.CompletionUsage
-	IDs     []string // of the calls, in order
+	// of the calls, in order
+	IDs []string
 }
 
 // RequestMode sends a request, streamed or not.
@@ -52,12 +53,14 @@ func NonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := ChatReply{Usage: got.Usage}
 	for _, choice := range got.Choices {
 		s := ChoiceResult{
 			Content: choice.Message.Content, Finish: choice.FinishReason,
 			Reasoning: extra(choice.Message.RawJSON(), "reasoning"),
 		}
+		// Clients know the text by either name: reasoning is vLLM's, reasoning_content DeepSeek's.
 		if also := extra(choice.Message.RawJSON(), "reasoning_content"); also != s.Reasoning {
 			t.Errorf("reasoning_content is %q, reasoning %q", also, s.Reasoning)
 		}
@@ -83,6 +86,7 @@ func Streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 	usages := 0
 	for stream.Next() {
 		chunk := stream.Current()
+		// OpenAI sends the usage in a last chunk without choices.
 		if usages > 0 {
 			t.Errorf("a chunk follows the usage: %s", chunk.RawJSON())
 		}
@@ -90,6 +94,7 @@ func Streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 			t.Errorf("the chunk does not fit: %s", chunk.RawJSON())
 		}
 		for _, choice := range chunk.Choices {
+			// OpenAI sends the role in a choice's first delta alone, and SDKs take it from there.
 			if !begun[choice.Index] && choice.Delta.Role != "assistant" {
 				t.Errorf("choice %d begins without its role: %s", choice.Index, chunk.RawJSON())
 			}
@@ -110,6 +115,7 @@ func Streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 
 	r := ChatReply{Usage: acc.Usage}
 	for i, choice := range acc.Choices {
+		// The accumulator drops what is not in its types, so the reasoning is joined here.
 		s := ChoiceResult{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: reasoning[int64(i)]}
 		for _, tc := range choice.Message.ToolCalls {
 			s.Calls = append(s.Calls, Call{tc.Function.Name, tc.Function.Arguments})
@@ -154,12 +160,12 @@ func CallMessage(id, city string) openai.ChatCompletionMessageParamUnion {
 	}}
 }
 
-// ReadText reads the body of a reply and closes it.
-func ReadText(t *testing.T, resp *http.Response) string {
+// ReadText reads the body of a reply to its end.
+func ReadText(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("read the reply: %v, after %q", err, text)
 	}
 	return string(text)
 }
@@ -177,6 +183,7 @@ func WordsTo(n int) string {
 func LastUsage(reply string) (usage gjson.Result) {
 	for line := range strings.Lines(reply) {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "data: "))
+		// Objects have it at the top, the last event of Responses in its response.
 		for _, path := range []string{"usage", "response.usage"} {
 			if u := gjson.Get(line, path); u.IsObject() {
 				usage = u

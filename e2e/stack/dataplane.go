@@ -48,6 +48,7 @@ func Receive[T any](t testing.TB, ch <-chan T, what string) T {
 		return v
 	case <-time.After(Patience):
 		t.Fatalf("timeout while waiting for: %s", what)
+		// Fatalf does not return, which the compiler does not know.
 		panic("unreachable")
 	}
 }
@@ -65,30 +66,43 @@ var HarmonyModels = []string{SGLangModel, VLLMModel}
 
 // Options configure a data plane.
 type Options struct {
-	Config       func(*config.Config)
-	Engine       func(http.Handler) http.Handler // wraps the handler in front of the simulated engine
-	SimURL       string                          // URL of a running simulated engine
-	Quiet        bool                            // logs only warnings, and no access log
-	Metrics      prometheus.Registerer           // of the filter
-	Bootstrap    func(string) string             // edits Envoy's bootstrap
-	Limits       func(*envoy.Options)            // sets rate limits
-	OwnEnvoy     bool                            // no other upstreams are possible than those of the configuration
-	ModeOverride bool                            // the filter asks for bodies by mode_override
-	Direct       bool                            // without loopback listener: Envoy forwards the client's own request
+	Config func(*config.Config)
+	// wraps the handler in front of the simulated engine
+	Engine func(http.Handler) http.Handler
+	// URL of a running simulated engine
+	SimURL string
+	// logs only warnings, and no access log
+	Quiet bool
+	// of the filter
+	Metrics prometheus.Registerer
+	// edits Envoy's bootstrap
+	Bootstrap func(string) string
+	// sets rate limits
+	Limits func(*envoy.Options)
+	// no other upstreams are possible than those of the configuration
+	OwnEnvoy bool
+	// the filter asks for bodies by mode_override
+	ModeOverride bool
+	// without loopback listener: Envoy forwards the client's own request
+	Direct bool
 }
 
 // Dataplane is an Envoy with the filter, a simulated engine and an upstream for
 // other models, on free ports.
 type Dataplane struct {
-	URL      string // of the clients' listener
-	Admin    string // of Envoy's admin interface
-	Sim      string // of the simulated engine
+	// of the clients' listener
+	URL string
+	// of Envoy's admin interface
+	Admin string
+	// of the simulated engine
+	Sim      string
 	Upstream *Upstream
 	Client   *http.Client
 	Filter   *grpc.Server
 	Service  *filter.Server
-	Direct   bool // without loopback listener
-	Logs     *LogFile
+	// without loopback listener
+	Direct bool
+	Logs   *LogFile
 }
 
 // Start runs a data plane until the test ends. If the test fails, the logs are
@@ -99,12 +113,8 @@ func Start(t testing.TB, o Options) *Dataplane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &LogFile{Quiet: o.Quiet}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logs of the data plane:\n%s", log)
-		}
-	})
+	log := LogOf(t)
+	log.Quiet = o.Quiet
 
 	d := &Dataplane{Sim: o.SimURL, Upstream: &Upstream{}, Direct: o.Direct, Logs: log}
 	if d.Sim == "" {
@@ -113,25 +123,37 @@ func Start(t testing.TB, o Options) *Dataplane {
 
 	upstream := ServeUpstream(t, d.Upstream)
 	engineURL := d.Sim
+
+	// The handler of the test stands before the simulator, so that it can delay or break what
+	// the simulator would answer.
 	if o.Engine != nil {
 		server := httptest.NewServer(o.Engine(Forward(t, d.Sim)))
 		t.Cleanup(server.Close)
 		engineURL = server.URL
 	}
 
+	// Without a loopback the filter makes no calls of its own: it rewrites the client's request,
+	// and Envoy sends it on.
 	cfg := NewConfig(t, engineURL, o.Config)
 	dir := SocketDir(t)
 	if !o.Direct {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
+
+	// An Envoy that starts before the filter finds it unhealthy at first, and answers 503.
 	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log,
 		filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
 	d.URL, d.Admin = StartEnvoy(t, binary, cfg, address, upstream, o, log)
 
+	d.Client = NewClient(t)
+	return d
+}
+
+// NewClient returns a client with connections of its own, which end with the test.
+func NewClient(t testing.TB) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	d.Client = &http.Client{Transport: transport}
-	return d
+	return &http.Client{Transport: transport}
 }
 
 // SocketDir makes a folder for Unix sockets: the paths of t.TempDir are too long.
@@ -151,6 +173,7 @@ func NewConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 	t.Helper()
 	cfg := config.Defaults()
 	cfg.Responses.RelayUnknown = true // there is an upstream
+	// The simulator speaks all wire formats, so one URL can stand for two kinds.
 	cfg.Engines = []config.Engine{
 		{Kind: "sglang", URLs: []string{engineURL}},
 		{Kind: "vllm", URLs: []string{engineURL}},
@@ -188,6 +211,7 @@ func StartSim(t testing.TB, log *LogFile) string {
 // StartSimAs starts a simulated engine with flags and also returns its process.
 func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, process *os.Process) {
 	t.Helper()
+	// The kernel chooses the port: packages of tests run side by side.
 	flags = slices.Concat([]string{"--listen", "127.0.0.1:0", "--until-stdin-ends"}, flags)
 	cmd := exec.CommandContext(t.Context(), EngineSim, flags...)
 	cmd.Stderr = log.Named("engine")
@@ -205,6 +229,8 @@ func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, proces
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Wait() }) // ended by the test's context
+
+	// The line names the port, and is written when the simulator listens.
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the simulated engine does not start: %v", err)
@@ -230,12 +256,16 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A path is free for sure, other than a port that is chosen before it is listened at.
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	d.Service = server
+	// As the program does it. Stop returns when no handler runs any more, so that the store is
+	// closed after the last of them.
 	d.Filter = grpc.NewServer(grpc.WaitForHandlers(true), grpc.ForceServerCodecV2(filter.Codec()))
 	server.Register(d.Filter)
 	healthv1.RegisterHealthServer(d.Filter, healthy())
@@ -247,6 +277,7 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 		if err := <-ended; err != nil {
 			t.Errorf("filter: %v", err)
 		}
+		// Background responses of a test that has ended are not waited for.
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := server.Close(now); err != nil {
@@ -271,6 +302,8 @@ func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, 
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
+		// A decode engine of SGLang meets its prefill engine in a room that the filter names, so that
+		// the call has to reach this very engine.
 		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
 		engines[i] = envoy.Engine{
 			Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind),
@@ -306,6 +339,7 @@ func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, 
 func launchEnvoy(t testing.TB, binary string, bootstrap []byte, log *LogFile) (url, admin string) {
 	t.Helper()
 	sink := log.Named("envoy")
+	// It bounds the start alone. Envoy itself ends with the test.
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
@@ -315,6 +349,7 @@ func launchEnvoy(t testing.TB, binary string, bootstrap []byte, log *LogFile) (u
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The test's own context has ended when the functions of Cleanup run.
 	t.Cleanup(func() { proxy.Stop(context.Background()) })
 	address, err := proxy.ListenAddress(ctx)
 	if err != nil {
@@ -325,6 +360,8 @@ func launchEnvoy(t testing.TB, binary string, bootstrap []byte, log *LogFile) (u
 
 // Openai returns a client of the data plane.
 func (d *Dataplane) Openai(o ...option.RequestOption) openai.Client {
+	// The SDK would send a request again after 408, 409, 429 and 5xx: tests look at the first
+	// answer, and count what the engine gets.
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(d.URL + "/v1"), option.WithAPIKey("none"),
 		option.WithHTTPClient(d.Client), option.WithMaxRetries(0),
@@ -350,6 +387,7 @@ func (d *Dataplane) Do(t *testing.T, method, path, contentType string, body io.R
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The caller reads the body, perhaps after others have begun.
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp
 }
@@ -364,11 +402,18 @@ func (d *Dataplane) Chat(t *testing.T, model, content, more string, headers ...s
 	}
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]%s}`, model, quoted, more)
 	resp := d.Do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), headers...)
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("read the reply: %v, after %q", err, text)
+	return resp, ReadText(t, resp)
+}
+
+// Answer posts JSON and returns the whole reply, which has to be a 200.
+func (d *Dataplane) Answer(t *testing.T, path, body string, headers ...string) string {
+	t.Helper()
+	resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(body), headers...)
+	text := ReadText(t, resp)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s: %s", path, resp.Status, text)
 	}
-	return resp, string(text)
+	return text
 }
 
 // EngineRequest is the simulated engine's record of a request.
@@ -399,6 +444,9 @@ const (
 func (d *Dataplane) EngineRequests(t *testing.T, id string) []EngineRequest {
 	t.Helper()
 	var found []EngineRequest
+
+	// With a dash at the end, turn-1 is not found in turn-10. A request that Envoy passes through
+	// has no id in its body, but the header.
 	for _, r := range d.AllEngineRequests(t) {
 		if strings.Contains(r.RequestID+"-", id+"-") || r.Header["x-request-id"] == id {
 			found = append(found, r)
@@ -451,6 +499,7 @@ type Upstream struct {
 // ServeHTTP calls the handler of the test, if it has set one.
 func (f *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
+	// Called without the lock: a handler may wait until the test sets the next one.
 	h := f.Handler
 	f.mu.Unlock()
 	if h == nil {
@@ -480,6 +529,7 @@ func Forward(t testing.TB, url string) http.Handler {
 	t.Cleanup(transport.CloseIdleConnections)
 	return FullDuplex(func(w http.ResponseWriter, r *http.Request) {
 		req := r.Clone(r.Context())
+		// net/http rejects it in a request that is sent.
 		req.RequestURI = ""
 		target, err := req.URL.Parse(url + r.URL.RequestURI())
 		if err != nil {
@@ -487,6 +537,7 @@ func Forward(t testing.TB, url string) http.Handler {
 			return
 		}
 		req.URL = target
+
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -494,6 +545,7 @@ func Forward(t testing.TB, url string) http.Handler {
 		}
 		defer resp.Body.Close()
 		w.WriteHeader(resp.StatusCode)
+		// Each piece is sent at once: a buffer would hold back tokens that a test waits for.
 		_, _ = io.Copy(Flusher{w, http.NewResponseController(w)}, resp.Body) // the client may have disconnected
 	})
 }
@@ -502,6 +554,8 @@ func Forward(t testing.TB, url string) http.Handler {
 // response has started.
 func FullDuplex(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		// Else net/http reads the rest of an HTTP/1 request before it writes a response, and both
+		// sides wait for one another where a client sends slowly.
 		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -548,6 +602,7 @@ func (n *namedLog) Write(p []byte) (int, error) {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	fmt.Fprintf(&n.file.text, "%-7s %s", n.name, p)
+	// Not the number of bytes with the name: a writer must not report more than it was given.
 	return len(p), nil
 }
 
@@ -566,14 +621,6 @@ func (d *Dataplane) Request(t *testing.T, path, body, id string) *http.Request {
 // Post sends JSON and returns the status and the reply.
 func (d *Dataplane) Post(t *testing.T, path, body string) (int, gjson.Result) {
 	t.Helper()
-	resp, err := d.Client.Post(d.URL+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, gjson.ParseBytes(text)
+	resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(body))
+	return resp.StatusCode, gjson.Parse(ReadText(t, resp))
 }

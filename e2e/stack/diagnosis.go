@@ -3,9 +3,7 @@ package stack
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,9 +23,10 @@ type agentTurn struct {
 	Tools        []map[string]any `json:"tools"`
 	Reasoning    map[string]any   `json:"reasoning"`
 	Session      string           `json:"prompt_cache_key"`
-	Salt         string           `json:"cache_salt"` // agents share nothing
-	Store        bool             `json:"store"`
-	Options      map[string]any   `json:"prompt_cache_options,omitempty"`
+	// agents share nothing
+	Salt    string         `json:"cache_salt"`
+	Store   bool           `json:"store"`
+	Options map[string]any `json:"prompt_cache_options,omitempty"`
 }
 
 // agentChanges are changes of an agent's request, with the cause that is found; "": the
@@ -67,6 +66,7 @@ func agentTool(name string) map[string]any {
 // engine caches blocks of at most block tokens; 0: it may have less of a prompt than its
 // beginning in its cache, as with sliding windows.
 func (d *Dataplane) DiagnosisIsExact(t *testing.T, model string, block int64) {
+	// A failure is the same in the next run.
 	random := rand.New(rand.NewPCG(1, 1))
 	for agent := range 4 {
 		name := strings.ReplaceAll(fmt.Sprint(t.Name(), agent), "/", "-") // vLLM takes no salt with a slash
@@ -81,11 +81,14 @@ func (d *Dataplane) DiagnosisIsExact(t *testing.T, model string, block int64) {
 		}
 
 		before := d.agentReply(t, a, 0)
+		// Two turns without a change come first, so that the engine has a conversation in its cache.
 		for i, n := range append([]int{0, 0}, random.Perm(len(agentChanges))...) {
 			a.Input = append(a.Input, map[string]any{"role": "assistant", "content": "yes"},
 				map[string]any{"role": "user", "content": strings.Repeat(
 					"And more. ", 10+random.IntN(30)) + "\nNOTHINK\nSAY yes"})
 
+			// The message is added before the change, as agents do: a change of the history is one of what the
+			// engine has seen.
 			c := agentChanges[n]
 			c.change(a, i)
 			a.Options = map[string]any{"comparison_response_id": before.Get("id").Str}
@@ -105,13 +108,8 @@ func (d *Dataplane) agentReply(t *testing.T, a *agentTurn, n int) gjson.Result {
 		t.Fatal(err)
 	}
 	id := fmt.Sprintf("turn-%s-%03d", strings.NewReplacer("/", "-", "_", "-").Replace(a.Session), n)
-	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(string(body)),
-		"x-request-id", id)
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %v %s", resp.Status, err, text)
-	}
-	return gjson.Parse(`{"line":` + strconv.Quote(d.RequestLine(t, " request_id="+id+" ")) + "," + string(text[1:]))
+	text := d.Answer(t, "/v1/responses", string(body), "x-request-id", id)
+	return gjson.Parse(`{"line":` + strconv.Quote(d.RequestLine(t, " request_id="+id+" ")) + "," + text[1:])
 }
 
 var prefixField = regexp.MustCompile(`prefix_(\w+)=(\w+)`)
@@ -126,12 +124,17 @@ func (d *Dataplane) checkDiagnosis(t *testing.T, before, reply gjson.Result, cau
 	}
 	found, cached := reply.Get("prompt_cache_diagnostics"), reply.Get("usage.input_tokens_details.cached_tokens").Int()
 
+	// Missed means that the engine had less in its cache than the filter expected, as is right with
+	// sliding windows.
 	if fields["broken"] != cause || fields["missed"] != "" && block > 0 {
 		t.Errorf("%q: %v", cause, fields)
 	}
 
+	// An engine caches whole blocks, so up to a block less may be cached than is shared.
 	cachedOf := func(least, most int64) bool { return cached <= most && (block == 0 || cached > least-block) }
 	if cause == "" {
+		// At least the prompt before was cached, and at most its output too. The filter counts in blocks
+		// of its own.
 		prompt, output := before.Get("usage.input_tokens").Int(), before.Get("usage.output_tokens").Int()
 		if found.Raw != `{"type":"cache_hit"}` ||
 			!cachedOf(prompt/diagnosis.BlockTokens*diagnosis.BlockTokens, prompt+output) {

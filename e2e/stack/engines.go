@@ -37,6 +37,7 @@ var EngineFailures = map[string]func(w http.ResponseWriter, n int32){
 	"disconnects after the headers": func(w http.ResponseWriter, _ int32) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
+		// Without a flush nothing is sent before the connection ends.
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	},
@@ -61,9 +62,12 @@ var EngineFailures = map[string]func(w http.ResponseWriter, n int32){
 // FlakyEngine is an engine that can be made to fail.
 type FlakyEngine struct {
 	*httptest.Server
-	failure atomic.Pointer[func(http.ResponseWriter, int32)] // nil: the engine works
-	Calls   atomic.Int32                                     // since SetFailure, or since the start
-	Named   atomic.Bool                                      // the gateway cannot remove the filter's list of replicas
+	// nil: the engine works
+	failure atomic.Pointer[func(http.ResponseWriter, int32)]
+	// since SetFailure, or since the start
+	Calls atomic.Int32
+	// the gateway cannot remove the filter's list of replicas
+	Named atomic.Bool
 }
 
 // NewFlakyEngine starts the engine, which works, until the test ends.
@@ -75,14 +79,17 @@ func NewFlakyEngine(t *testing.T, log *LogFile) *FlakyEngine {
 			next.ServeHTTP(w, r)
 			return
 		}
+		// The filter's list of replicas is for Envoy, which removes it.
 		if names := r.Header.Get(header.Upstream); names != "" && !p.Named.Load() {
 			t.Errorf("the engine gets a header of the filter: %s", names)
 		}
+
 		n, failure := p.Calls.Add(1), p.failure.Load()
 		if failure == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
+		// An answer before the end of the request would fail the sending of it, which is another fault.
 		_, _ = io.Copy(io.Discard, r.Body)
 		(*failure)(w, n)
 	}))
@@ -92,6 +99,7 @@ func NewFlakyEngine(t *testing.T, log *LogFile) *FlakyEngine {
 
 // SetFailure sets how the next requests fail.
 func (p *FlakyEngine) SetFailure(how func(http.ResponseWriter, int32)) {
+	// The failure that is set counts calls from 1.
 	p.Calls.Store(0)
 	p.failure.Store(&how)
 }

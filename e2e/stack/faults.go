@@ -24,6 +24,7 @@ import (
 // Texts returns the reasoning and the text of a stream.
 func (a *FaultAPI) Texts(stream string) string {
 	if a.Name == "responses" {
+		// Events of Responses name items and parts: the shared rules put them together, and check them.
 		object, err := responsestest.Stream([]byte(stream))
 		if err != nil {
 			return err.Error()
@@ -56,7 +57,10 @@ func (d *Dataplane) Disconnect(random *rand.Rand) error {
 	}
 
 	a := FaultAPIs[random.IntN(len(FaultAPIs))]
+	// With 5 ms before each word no reply ends before its client leaves.
 	body := a.Body(VLLMModel, "NOTHINK\nWORDS 100000 5", random.IntN(4) > 0)
+	// Written by hand: net/http always sends the whole request. All attacks have one tenant, so
+	// that they leave the share of other clients alone.
 	text := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Tenant: attacker\r\nContent-Type: "+
 		"application/json\r\nContent-Length: %d\r\n\r\n%s", a.Path, len(body), body)
 
@@ -84,7 +88,8 @@ type FaultAPI struct {
 	Name, Path string
 	// of a request, but for model and stream; %s is the user's text
 	fields string
-	delta  string // in an event that has text
+	// in an event that has text
+	delta string
 	// of a stream: its error, "" if there is none; ok: it has an end
 	end func(events []string) (message string, ok bool)
 }
@@ -94,6 +99,7 @@ var FaultAPIs = []FaultAPI{
 	{
 		"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`,
 		func(events []string) (string, bool) {
+			// [DONE] also follows an error, which is the event before it.
 			if len(events) < 2 || events[len(events)-1] != "data: [DONE]" {
 				return "", false
 			}
@@ -132,6 +138,8 @@ var ErrNoEnd = errors.New("the stream has no end")
 func (a *FaultAPI) Read(r io.Reader) (text, message string, err error) {
 	all, err := io.ReadAll(r)
 	text = string(all)
+
+	// What has arrived is judged even if the connection broke: an error event may be in it.
 	events, broken := apitest.Frames(text)
 	for i := range events {
 		events[i] = strings.TrimSuffix(events[i], "\n\n")
@@ -148,7 +156,8 @@ type FaultStream struct {
 	API  FaultAPI
 	resp *http.Response
 	rest *bufio.Reader
-	head strings.Builder // what was read so far
+	// what was read so far
+	head strings.Builder
 }
 
 // Stream begins a stream, and reads it until the text begins.
@@ -160,6 +169,8 @@ func (d *Dataplane) Stream(t *testing.T, a FaultAPI, model, content string, head
 	for {
 		line, err := s.rest.ReadString('\n')
 		s.head.WriteString(line)
+		// Before its first token a call that failed would be made again, and the fault of the test would
+		// have no effect: the text has to be there.
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: status %d, %v, before the text of %s", a.Name, resp.StatusCode, err, s.head.String())
 		}
@@ -201,6 +212,7 @@ func Eventually(t testing.TB, what string, state func() bool) {
 func (l *LogFile) Outcomes() map[string]int {
 	n := map[string]int{}
 	for line := range strings.SplitSeq(l.String(), "\n") {
+		// A name stands before each line, and lines of Envoy are no JSON.
 		if _, object, found := strings.Cut(line, "{"); found && gjson.Get("{"+object, "msg").Str == "request" {
 			n[gjson.Get("{"+object, "outcome").Str]++
 		}
@@ -216,6 +228,7 @@ func (d *Dataplane) Status(t *testing.T, a FaultAPI, model string) int {
 		return 0
 	}
 	defer resp.Body.Close()
+	// A connection whose reply was not read to its end cannot be used again.
 	_, _ = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode
 }

@@ -22,7 +22,10 @@ var AtEnd = func() {}
 // Main is TestMain of every package of tests. The tests run in folder e2e, wherever
 // their package is: the clients and data that packages share are there.
 func Main(m *testing.M) {
+	// Tests start this binary as an MCP server, which runs no tests.
 	serveStdio()
+
+	// The paths of the build are relative to folder e2e.
 	err := enter()
 	if err == nil {
 		EngineSim, err = build("engine-sim")
@@ -34,6 +37,7 @@ func Main(m *testing.M) {
 
 	// Sessions of an MCP server in the tests may outlive a broken connection.
 	sessions := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")
+	// goleak leaves the exit to the function of Cleanup.
 	goleak.VerifyTestMain(m, sessions, goleak.Cleanup(func(code int) {
 		AtEnd()
 		os.Exit(code)

@@ -24,8 +24,10 @@ type ResponsesClient struct {
 	*Dataplane
 	Stream bool
 	Header []string
-	ID     string // of the last request
-	Sse    string // of the last stream
+	// of the last request
+	ID string
+	// of the last stream
+	Sse string
 }
 
 // Post sends a request for a response and returns the status and the response.
@@ -149,6 +151,7 @@ func Gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 			}
 			of := "{" + strings.Join(labels, ",") + "}"
 			all[f.GetName()+"_sum"+of] = m.GetHistogram().GetSampleSum()
+			// A metric is one of the three; the values of the others are 0.
 			all[f.GetName()+of] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
 				float64(m.GetHistogram().GetSampleCount())
 		}

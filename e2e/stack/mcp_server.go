@@ -26,6 +26,7 @@ func serveTools(t testing.TB, newServer func() *mcp.Server) string {
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return newServer() }, nil)
 	s := httptest.NewServer(handler)
 	t.Cleanup(func() {
+		// Close waits for open requests, and a client of MCP may keep one open for the server's messages.
 		s.CloseClientConnections()
 		s.Close()
 	})
@@ -37,6 +38,7 @@ func serveTools(t testing.TB, newServer func() *mcp.Server) string {
 func newBrowser() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "browser", Version: "1"}, nil)
 	var mu sync.Mutex
+	// The model cites pages by their cursors, which begin with 0.
 	cursor := -1
 
 	show := func(title, url, text string) (*mcp.CallToolResult, error) {
@@ -115,13 +117,16 @@ func (s *ToolServer) Set(t *testing.T) string {
 // protocol.
 type FixedServer struct {
 	*httptest.Server
-	tools string                                    // result of tools/list
-	call  func(name string, r *http.Request) string // returns the result of a call
+	// result of tools/list
+	tools string
+	// returns the result of a call
+	call func(name string, r *http.Request) string
 	// HTTP status of the answer to a call; from 400 on call returns an error
 	Status int
 
-	mu      sync.Mutex
-	methods map[string]int // number of requests by method
+	mu sync.Mutex
+	// number of requests by method
+	methods map[string]int
 }
 
 // NewFixedServer serves a JSON list of tools.
@@ -139,6 +144,7 @@ func NewFixedServer(t *testing.T, tools string, call func(name string, r *http.R
 func (s *FixedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // an unreadable body has no method
 	m := gjson.ParseBytes(body)
+	// The results are written by hand: the server of the SDK could not break the protocol.
 	method, member, value, status := m.Get("method").Str, "result", "{}", http.StatusOK
 
 	s.mu.Lock()
@@ -149,12 +155,14 @@ func (s *FixedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "initialize":
 		value = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"plain","version":"1"}}`
 	case "tools/list":
+		// A test can see in the list of tools which headers have reached the server.
 		value = strings.ReplaceAll(`{"tools":`+s.tools+`}`, "HEADER", r.Header.Get("X-Operator")+r.Header.Get("X-Own"))
 	case "tools/call":
 		value, status = s.call(m.Get("params.name").Str, r), s.Status
 		if status >= http.StatusBadRequest {
 			member = "error"
 		}
+	// Notifications, such as notifications/initialized, are accepted without an answer.
 	default:
 		status = http.StatusAccepted
 	}
@@ -207,6 +215,7 @@ func serveStdio() {
 		return toolText(text), nil
 	})
 	addTool(s, "exit", `{}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		// A crash in the middle of a call, whose result never comes.
 		os.Exit(3)
 		return toolText("not received"), nil
 	})
@@ -228,17 +237,23 @@ func Process(t *testing.T, label string) config.ToolServer {
 // requests.
 type ToolServer struct {
 	*httptest.Server
-	Mu       sync.Mutex
-	methods  []string // methods of requests, with the name of the called tool
-	Headers  []http.Header
-	Started  chan string   // the argument q of a call of hang or meet that has started
-	Ended    chan error    // the context's error of a call of hang that has ended
-	Release  chan struct{} // ends calls of meet
-	testDone chan struct{} // closed at the end of the test
+	Mu sync.Mutex
+	// methods of requests, with the name of the called tool
+	methods []string
+	Headers []http.Header
+	// the argument q of a call of hang or meet that has started
+	Started chan string
+	// the context's error of a call of hang that has ended
+	Ended chan error
+	// ends calls of meet
+	Release chan struct{}
+	// closed at the end of the test
+	testDone chan struct{}
 }
 
 // NewToolServer starts the server until the test ends.
 func NewToolServer(t testing.TB) *ToolServer {
+	// The channels have room, so that no call waits for a test that does not look at them.
 	s := &ToolServer{
 		Started: make(chan string, 100), Ended: make(chan error, 100), Release: make(chan struct{}),
 		testDone: make(chan struct{}),

@@ -28,6 +28,7 @@ type Parts map[string][]Part
 // NewParts starts the engines.
 func NewParts(t testing.TB, log *LogFile) Parts {
 	p := Parts{}
+	// Two of each: with one, every choice of an endpoint would look right.
 	for _, role := range []string{RolePrefill, RolePrefill, RoleDecode, RoleDecode} {
 		address, process := StartSimAs(t, log, "--role", role)
 		p[role] = append(p[role], Part{address, process})

@@ -21,6 +21,7 @@ func FreePort(t *testing.T) string {
 	nextPort.CompareAndSwap(0, 15_000+uint32(os.Getpid())*101%10_000)
 	for range 1000 {
 		port := strconv.Itoa(int(nextPort.Add(1)))
+		// Another program of the machine may be there.
 		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
 			l.Close()
 			return port

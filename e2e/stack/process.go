@@ -18,6 +18,7 @@ type OSProcess int
 func CPUOf(b *testing.B, processes ...OSProcess) (sum time.Duration) {
 	b.Helper()
 	for _, p := range processes {
+		// schedstat counts nanoseconds, stat only ticks of 10 ms.
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p))
 		if err != nil {
 			b.Fatal(err)
@@ -27,7 +28,9 @@ func CPUOf(b *testing.B, processes ...OSProcess) (sum time.Duration) {
 			if err != nil {
 				continue // the thread has ended
 			}
+
 			var nanoseconds int64
+			// The first field is the time on a CPU, the second the time of waiting for one.
 			if _, err := fmt.Sscan(string(text), &nanoseconds); err != nil {
 				b.Fatal(err)
 			}
@@ -47,6 +50,7 @@ func Started(b *testing.B, work func()) (all []OSProcess) {
 			all = append(all, p)
 		}
 	}
+	// The kernel gives ids in ascending order; Glob sorts them as texts.
 	slices.Sort(all)
 	return all
 }

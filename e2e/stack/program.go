@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,13 +17,18 @@ import (
 // Program is "envoy-harmony serve" as a process of its own, for tests of what is
 // not in package filter: TLS, the ports.
 type Program struct {
-	Config  []string // flags of the configuration
-	Address string   // of the filter, host:port
-	Admin   string   // URL of the filter's admin port
+	// flags of the configuration
+	Config []string
+	// of the filter, host:port
+	Address string
+	// URL of the filter's admin port
+	Admin   string
 	Logs    *LogFile
 	Process *os.Process
-	Ended   chan struct{} // closed when the process has ended
-	Exit    int           // its status, once it has ended; -1: a signal has ended it
+	// closed when the process has ended
+	Ended chan struct{}
+	// its status, once it has ended; -1: a signal has ended it
+	Exit int
 }
 
 // ServeProgram starts the program with a configuration until the test ends.
@@ -66,14 +70,18 @@ func Launch(t testing.TB, log *LogFile, begun string, cmd *exec.Cmd) *Program {
 		t.Fatal(err)
 	}
 
+	// Ports are the kernel's choice: the program logs which, together with the news that it serves.
 	type line struct{ Msg, Listen, Admin string }
 
 	serving := make(chan line, 1)
 	p := &Program{Logs: log, Process: cmd.Process, Ended: make(chan struct{})}
 
 	go func() {
+		// Both channels are closed after the exit status is set. A program that ends before it has
+		// begun closes serving, so that its test fails at once and not after its whole patience.
 		defer close(p.Ended)
 		defer close(serving)
+		// The log is read to its end before Wait, which closes the pipe.
 		out := log.Named("filter")
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			fmt.Fprintln(out, lines.Text())
@@ -86,6 +94,8 @@ func Launch(t testing.TB, log *LogFile, begun string, cmd *exec.Cmd) *Program {
 		p.Exit = cmd.ProcessState.ExitCode()
 	}()
 
+	// The command is killed by the test's context. What it has written is in the log before the
+	// log is printed.
 	t.Cleanup(func() { <-p.Ended })
 
 	l := Receive(t, serving, "the program's start")
@@ -123,9 +133,7 @@ func (p *Program) Envoy(t testing.TB, bootstrap []byte) *Dataplane {
 	}
 	d := &Dataplane{Upstream: &Upstream{}, Logs: p.Logs}
 	d.URL, d.Admin = launchEnvoy(t, binary, bootstrap, p.Logs)
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	d.Client = &http.Client{Transport: transport}
+	d.Client = NewClient(t)
 	return d
 }
 
@@ -135,32 +143,36 @@ func (p *Program) Metric(t *testing.T, sample string) float64 {
 	return SampleOf(t, p.Admin+"/metrics", sample)
 }
 
-// SampleOf returns a sample in Prometheus' text format; 0 if there is none.
-func SampleOf(t *testing.T, url, sample string) float64 {
+// AdminPage reads a page of an admin interface, of Envoy or the filter.
+func AdminPage(t testing.TB, url string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Close = true
 
+	// An idle connection of the default client has goroutines, which goleak would find.
+	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	return ReadText(t, resp)
+}
 
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+// SampleOf returns a sample in Prometheus' text format; 0 if there is none.
+func SampleOf(t *testing.T, url, sample string) float64 {
+	t.Helper()
+	text := AdminPage(t, url)
 
-	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(sample) + ` (\S+)$`).FindSubmatch(text)
+	// A counter with labels has no sample before its first event.
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(sample) + ` (\S+)$`).FindStringSubmatch(text)
 	if found == nil {
 		return 0
 	}
 
-	value, err := strconv.ParseFloat(string(found[1]), 64)
+	value, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {
 		t.Fatal(err)
 	}

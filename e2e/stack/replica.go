@@ -33,6 +33,7 @@ func (r *Replica) begin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Without the test's context: tests end and start it themselves, by the signal that they choose.
 	r.Cmd = exec.Command(binary, append([]string{"serve", "--listen", r.address, "--admin", "127.0.0.1:0"},
 		r.flags...)...)
 	stderr, err := r.Cmd.StderrPipe()
@@ -42,6 +43,8 @@ func (r *Replica) begin(t *testing.T) {
 	if err := r.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
+	// The goroutine has variables of its own, because the next start sets those of the replica.
 	serving := make(chan bool, 1)
 	cmd, ended := r.Cmd, make(chan struct{})
 	r.ended = ended
@@ -74,11 +77,13 @@ func Restartable(t *testing.T, filters int, flags ...string) (*Dataplane, []*Rep
 	t.Helper()
 	log := LogOf(t)
 	sim := StartSim(t, log)
+	// All filters call the one Envoy, so they have one loopback.
 	loopback := "unix://" + filepath.Join(SocketDir(t), "loopback")
 	config := []string{"--engine", "vllm=" + sim, "--set", "loopback=" + loopback}
 
 	all := make([]*Replica, filters)
 	for i := range all {
+		// Envoy has the addresses in its bootstrap: a filter that is started again must have its own.
 		all[i] = &Replica{address: "127.0.0.1:" + FreePort(t), flags: append(flags, config...), log: log}
 		all[i].begin(t)
 		t.Cleanup(func() { all[i].End(t, syscall.SIGKILL) })
@@ -110,18 +115,11 @@ func Restartable(t *testing.T, filters int, flags ...string) (*Dataplane, []*Rep
 // AwaitHealth waits until Envoy finds a filter healthy, or not.
 func (d *Dataplane) AwaitHealth(t *testing.T, r *Replica, healthy bool) {
 	t.Helper()
+	// A line of Envoy's /clusters: cluster, endpoint, what it is about, value.
 	line := fmt.Sprintf("envoy_harmony::%s::health_flags::healthy\n", r.address)
 	for deadline := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
-		resp, err := d.Client.Get(d.Admin + "/clusters")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), line) == healthy {
+		text := AdminPage(t, d.Admin+"/clusters")
+		if strings.Contains(text, line) == healthy {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -141,9 +139,11 @@ type load struct {
 func (d *Dataplane) startLoad(t *testing.T) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{failed: make(chan string, 1000), stop: cancel}
+	// Several at a time, so that a filter that is ended has streams to finish.
 	for range 8 {
 		l.all.Go(func() {
 			for ctx.Err() == nil {
+				// With the context of the test: the stop of the load must not break a stream that runs.
 				if err := d.StreamWords(t.Context(), "WORDS 20 20"); err != nil {
 					select {
 					case l.failed <- err.Error():
@@ -179,6 +179,7 @@ func (d *Dataplane) StreamWords(ctx context.Context, what string) error {
 		return fmt.Errorf("%s: %w, after %q", resp.Status, err, text)
 	}
 
+	// A stream can also end in good order with an error event before its [DONE].
 	if resp.StatusCode != http.StatusOK || !strings.HasSuffix(string(text),
 		"data: [DONE]\n\n") || strings.Contains(string(text), `"error"`) {
 		return fmt.Errorf("%s: %q", resp.Status, text)
@@ -191,6 +192,7 @@ func (d *Dataplane) StreamWords(ctx context.Context, what string) error {
 func (l *load) more(t *testing.T) {
 	t.Helper()
 	from := l.done.Load()
+	// Twice as many as run at a time, so that at least half of them have begun after the call.
 	for deadline := time.Now().Add(Patience); l.done.Load() < from+16; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no requests end")

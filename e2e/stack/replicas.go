@@ -22,9 +22,11 @@ import (
 type Replicas struct {
 	Servers []*httptest.Server
 	Mu      sync.Mutex
-	Failing int // the replica that answers 503 to all requests, -1 if none does
+	// the replica that answers 503 to all requests, -1 if none does
+	Failing int
 	served  []int
-	prefix  []string // of each call, in order
+	// of each call, in order
+	prefix  []string
 	session []string
 }
 
@@ -131,16 +133,8 @@ func (k *Conversation) Ask(d *Dataplane, content, more string, headers ...string
 // Stat returns the value of a counter of Envoy.
 func (d *Dataplane) Stat(t testing.TB, name string) int64 {
 	t.Helper()
-	resp, err := d.Client.Get(d.Admin + "/stats?format=json&filter=^" + regexp.QuoteMeta(name) + "$")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	value := gjson.GetBytes(text, "stats.0.value")
+	text := AdminPage(t, d.Admin+"/stats?format=json&filter=^"+regexp.QuoteMeta(name)+"$")
+	value := gjson.Get(text, "stats.0.value")
 	if !value.Exists() {
 		t.Fatalf("Envoy has no %s: %s", name, text)
 	}

@@ -90,6 +90,7 @@ type checkedBody struct {
 func (b *checkedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read.Write(p[:n])
+	// Clients stop at [DONE] and never see the end of the body.
 	b.whole = b.whole || errors.Is(err, io.EOF) || bytes.HasSuffix(b.read.Bytes(), []byte("\ndata: [DONE]\n\n"))
 	return n, err
 }
@@ -174,6 +175,7 @@ func RespondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParam
 		t.Fatal("the stream has no last event")
 	}
 
+	// A client may use either.
 	if text.String() != last.OutputText() {
 		t.Errorf("the deltas are %q, the text %q", &text, last.OutputText())
 	}
@@ -218,6 +220,7 @@ func UserItem(text string) responses.ResponseInputItemUnionParam {
 
 // RawItem returns an item from its JSON, for example one of a response.
 func RawItem(raw string) responses.ResponseInputItemUnionParam {
+	// The SDK's types lose members that they do not know, such as those of a newer API.
 	return param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(raw))
 }
 
@@ -257,13 +260,10 @@ func (d *Dataplane) Respond(t *testing.T, model, text, more string, headers ...s
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The members go in before the bracket that ends the object.
 	body = append(append(body[:len(body)-1], more...), '}')
 	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", bytes.NewReader(body), headers...)
-	reply, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("read the reply: %v, after %q", err, reply)
-	}
-	return resp, string(reply)
+	return resp, ReadText(t, resp)
 }
 
 // WantError checks that err is an API error with these values.

@@ -20,9 +20,11 @@ func (d *Dataplane) handshake(t *testing.T, method, path, body string, headers .
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	// A reply without its length would be read for ever.
 	_ = conn.SetDeadline(time.Now().Add(Patience))
 
 	var request strings.Builder
+	// The key is the example of RFC 6455, the last header is that of Codex.
 	request.WriteString(method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOpenAI-Beta: " +
 		"responses_websockets=2026-02-06\r\n")

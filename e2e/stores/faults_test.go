@@ -68,11 +68,7 @@ func (f *faulty) post(more string) (status int, body string) {
 	f.n++
 	resp := f.Do(f.t, http.MethodPost, "/v1/responses", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"model":%q,"input":"SAY %d"%s}`, stack.SGLangModel, f.n, more)))
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return resp.StatusCode, stack.ReadText(f.t, resp)
 }
 
 // respond sends a request for a response, which has to succeed and say whether it is

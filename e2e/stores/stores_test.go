@@ -171,12 +171,7 @@ func startServe(t *testing.T, binary, sim, store string) (d *stack.Dataplane, ki
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	log := &stack.LogFile{}
+	dir, log := stack.SocketDir(t), stack.LogOf(t)
 	cfg := stack.NewConfig(t, sim, func(c *config.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
 	socket := "unix://" + filepath.Join(dir, "filter")
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--engine", "sglang", "--listen", socket, "--admin", "127.0.0.1:0",
@@ -205,14 +200,7 @@ func startServe(t *testing.T, binary, sim, store string) (d *stack.Dataplane, ki
 		}
 	}
 	// An Envoy that is started before the filter finds it unhealthy at first.
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	d = &stack.Dataplane{Sim: sim, Client: &http.Client{Transport: transport}}
+	d = &stack.Dataplane{Sim: sim, Client: stack.NewClient(t)}
 	d.URL, d.Admin = stack.StartEnvoy(t, proxy, cfg, socket, sim, stack.Options{}, log)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logs of the filter that was killed:\n%s", log)
-		}
-	})
 	return d, kill
 }

@@ -48,6 +48,7 @@ var istioObject = regexp.MustCompile(`(?m)^apiVersion: (networking|security|tele
 
 // run prints the configuration of a Gateway's Envoy.
 func run(objects, gateway, namespace, address string) error {
+	// istiod would add GatewayClasses of its own: only the objects of standard input count.
 	features.EnableGatewayAPIGatewayClassController = false
 	logs := log.DefaultOptions()
 	logs.OutputPaths = []string{"stderr"} // standard output has the result
@@ -65,6 +66,7 @@ func run(objects, gateway, namespace, address string) error {
 	}
 
 	var result map[string]any
+	// The fake istiod is made for tests: it ends them where this program returns an error.
 	err := test.Wrap(func(t test.Failer) {
 		server := xds.NewFakeDiscoveryServer(t, xds.FakeOptions{
 			KubernetesObjectString: strings.Join(kubernetes, "\n---\n"),
@@ -89,6 +91,7 @@ func run(objects, gateway, namespace, address string) error {
 		return err
 	}
 
+	// istiod answers such a Gateway with an empty configuration and no error.
 	if len(result["listeners"].([]any)) == 0 {
 		return errors.New("no listener: the Gateway, its Service or the endpoint is missing")
 	}

@@ -9,7 +9,8 @@ import (
 
 // entry is a file of an archive.
 type entry struct {
-	name       string // with its folder
+	// with its folder
+	name       string
 	text       []byte
 	executable bool
 }
@@ -18,6 +19,7 @@ type entry struct {
 // and no owner.
 func tarball(entries []entry, modified time.Time) ([]byte, error) {
 	var b bytes.Buffer
+	// The header of gzip stays empty: it would have the time and the name of a file.
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
 		return nil, err
@@ -30,6 +32,7 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 		if e.executable {
 			mode = 0o755
 		}
+		// USTAR has no further times and owners, and every tar reads it.
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.text)), Mode: mode,
 			ModTime: modified, Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(header); err != nil {
@@ -40,6 +43,7 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 		}
 	}
 
+	// In this order: the end of the archive goes into the compressed stream.
 	if err := w.Close(); err != nil {
 		return nil, err
 	}

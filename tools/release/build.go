@@ -18,6 +18,8 @@ var releasePlatforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darw
 
 // environment makes the go command independent of the machine's own settings.
 func (s *source) environment(p platform) []string {
+	// The oldest processors of each architecture: the level is in the machine code. Without cgo the
+	// program is static, and no C compiler has a say.
 	return append(os.Environ(),
 		"CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0",
 		"GOTOOLCHAIN="+s.toolchain, "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
@@ -32,11 +34,13 @@ const (
 
 // compile writes a program for a platform to a file.
 func (s *source) compile(ctx context.Context, p platform, program, file string) error {
+	// The program has its version, which names it better than a build id does.
 	flags := "-s -w -buildid="
 	if program == filterProgram {
 		flags += fmt.Sprintf(
 			" -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
 	}
+	// The version comes from the flags and not from git, so that a source without git builds the same.
 	_, err := output(ctx, s.dir, s.environment(p),
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/"+program)
 	return err
@@ -55,6 +59,7 @@ func writeRoots(ctx context.Context, o *options) error {
 
 	for _, p := range o.platforms {
 		root := filepath.Join(o.out, p.arch)
+		// A file of an earlier build would get into the image.
 		if err := os.RemoveAll(root); err != nil {
 			return err
 		}

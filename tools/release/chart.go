@@ -30,6 +30,7 @@ func (s *source) chart() ([]byte, error) {
 	if i < 0 {
 		return nil, errors.New("chart: there is no Chart.yaml")
 	}
+	// Lines are replaced, not YAML written: comments and order stay as they are.
 	for key, value := range map[string]string{"version": s.version, "appVersion": `"` + s.version + `"`} {
 		line := regexp.MustCompile(`(?m)^` + key + `:.*$`)
 		if n := len(line.FindAll(entries[i].text, -1)); n != 1 {
@@ -65,6 +66,7 @@ func chartEntries(dir string) ([]entry, error) {
 			return err
 		}
 		name, err := filepath.Rel(dir, file)
+		// Helm expects all files in a folder that has the chart's name.
 		entries = append(entries, entry{name: path.Join(chartName, filepath.ToSlash(name)), text: text})
 		return err
 	})
@@ -99,6 +101,7 @@ func readIgnored(dir string) (func(fs.DirEntry) bool, error) {
 
 	return func(d fs.DirEntry) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool {
+			// A slash at the end means that the pattern is for folders only.
 			name, isFolder := strings.CutSuffix(p, "/")
 			matches, _ := path.Match(name, d.Name())
 			return matches && (d.IsDir() || !isFolder)

@@ -34,6 +34,7 @@ func writeDist(ctx context.Context, o *options) error {
 		files[chartName+"-"+o.source.version+".tgz"] = chart
 	}
 
+	// Last: all the others are in it.
 	files["SHA256SUMS"] = sums(files)
 
 	// The folder is replaced once all is made: no old file stays in it.

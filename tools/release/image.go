@@ -25,6 +25,7 @@ func findBuilder(ctx context.Context) (builder, error) {
 		{"podman", "podman info"},
 		{"buildah", "buildah info"},
 	} {
+		// That a program is installed says little: docker may have no daemon or no buildx.
 		if works(ctx, probes[1:]) {
 			return builder(probes[0]), nil
 		}
@@ -57,6 +58,7 @@ func buildImage(ctx context.Context, o *options) error {
 	}
 	for _, args := range b.commands(o) {
 		cmd := exec.CommandContext(ctx, string(b), args...)
+		// buildx takes the time of the image from here, the others from a flag.
 		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+o.epoch())
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		fmt.Fprintln(os.Stderr, b, strings.Join(args, " "))
@@ -85,10 +87,12 @@ func (b builder) commands(o *options) [][]string {
 	}
 
 	if b == "docker" {
+		// Files get the image's time as well, not only its description.
 		to := "type=docker,rewrite-timestamp=true"
 		if o.archive != "" {
 			to = "type=oci,rewrite-timestamp=true,dest=" + o.archive
 		}
+		// A provenance has the time and the machine of the build.
 		return [][]string{append(append([]string{"buildx"}, args...), "--provenance=false", "--tag", o.image,
 			"--output", to, o.out)}
 	}
@@ -96,6 +100,7 @@ func (b builder) commands(o *options) [][]string {
 	several := len(o.platforms) > 1
 	args = append(args, "--format", "oci", "--timestamp", o.epoch())
 	if several {
+		// A tag names one image: several platforms need a list.
 		args = append(args, "--manifest", o.image, o.out)
 	} else {
 		args = append(args, "--tag", o.image, o.out)
@@ -105,6 +110,7 @@ func (b builder) commands(o *options) [][]string {
 	case o.archive == "":
 		return [][]string{args}
 	case several:
+		// Without --all the archive has the list alone.
 		return [][]string{args, {"manifest", "push", "--all", o.image, to}}
 	default:
 		return [][]string{args, {"push", o.image, to}}

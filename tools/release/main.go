@@ -36,12 +36,16 @@ func main() {
 
 // options are the flags of all commands.
 type options struct {
-	source    source
-	out       string
-	platforms []platform // of root and image
-	image     string     // name and tag of the image
-	archive   string     // file for the image, as an OCI archive; "": the builder keeps it
-	sbomTool  string     // cyclonedx-gomod
+	source source
+	out    string
+	// of root and image
+	platforms []platform
+	// name and tag of the image
+	image string
+	// file for the image, as an OCI archive; "": the builder keeps it
+	archive string
+	// cyclonedx-gomod
+	sbomTool string
 }
 
 func run(ctx context.Context, args []string) error {
@@ -55,6 +59,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	// What is not set comes from the folder, so the flags are read before.
 	if err := o.source.complete(ctx); err != nil {
 		return err
 	}
@@ -87,6 +92,7 @@ func parse(command string, args []string) (*options, error) {
 
 	for name := range strings.SplitSeq(*list, ",") {
 		goos, arch, ok := strings.Cut(name, "/")
+		// The image has no other system: containers run on Linux.
 		if !ok || goos != "linux" || arch == "" {
 			return nil, fmt.Errorf("platform %q: write linux/ARCH, such as linux/arm64", name)
 		}
@@ -94,6 +100,7 @@ func parse(command string, args []string) (*options, error) {
 	}
 
 	var err error
+	// The compiler and the builders run in other folders.
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return nil, err
 	}

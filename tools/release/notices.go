@@ -18,7 +18,8 @@ import (
 // module is a Go module whose code is in the program.
 type module struct {
 	path, version, dir string
-	folders            map[string]bool // of its packages that are linked, and the folders above them
+	// of its packages that are linked, and the folders above them
+	folders map[string]bool
 }
 
 // dataModules are modules that no package imports, but whose data is in the program.
@@ -73,12 +74,14 @@ type goPackage struct {
 // standard library is the module std.
 func (s *source) linked(ctx context.Context) ([]*module, error) {
 	modules := map[string]*module{}
+	// Some packages are linked on one system only.
 	for _, p := range releasePlatforms {
 		if err := s.addLinked(ctx, p, modules); err != nil {
 			return nil, err
 		}
 	}
 
+	// The toolchain that go.mod names may be another one than that of this program.
 	goroot, err := output(ctx, s.dir, s.environment(releasePlatforms[0]), "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
@@ -121,6 +124,7 @@ func (s *source) addLinked(ctx context.Context, p platform, modules map[string]*
 		if err != nil {
 			return fmt.Errorf("output of go list: %w", err)
 		}
+		// The standard library has one licence, which is added as std; the program's own is elsewhere.
 		if pkg.Standard || pkg.Module.Main {
 			continue
 		}
@@ -131,6 +135,7 @@ func (s *source) addLinked(ctx context.Context, p platform, modules map[string]*
 			modules[m.path] = m
 		}
 
+		// A licence can stand in any folder above the code that it is for.
 		folder, err := filepath.Rel(m.dir, pkg.Dir)
 		if err != nil {
 			return err
@@ -161,6 +166,7 @@ func (m *module) licenses() ([]string, error) {
 			return nil, fmt.Errorf("module %s: %w", m.path, err)
 		}
 		for _, e := range entries {
+			// license.go is code that is about licences.
 			if e.IsDir() || !noticeFile.MatchString(e.Name()) || strings.HasSuffix(e.Name(), ".go") {
 				continue
 			}

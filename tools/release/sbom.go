@@ -62,6 +62,7 @@ func (s *source) fix(text []byte, hash [sha256.Size]byte) ([]byte, error) {
 	}
 
 	metadata["timestamp"] = s.date
+	// The tool is compiled on each machine anew.
 	dropHashes(metadata["tools"])
 	setLicense(program, "Apache-2.0")
 	if err := completeLicenses(bom["components"]); err != nil {
@@ -75,6 +76,7 @@ func (s *source) fix(text []byte, hash [sha256.Size]byte) ([]byte, error) {
 
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
+	// Go would write <, > and & as \u003c and so on, which people read badly.
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	err := e.Encode(bom)
@@ -83,6 +85,7 @@ func (s *source) fix(text []byte, hash [sha256.Size]byte) ([]byte, error) {
 
 // setLicense states the licence of a component.
 func setLicense(component map[string]any, id string) {
+	// CycloneDX has evidence for what was found, and licenses for what is stated.
 	delete(component, "evidence")
 	component["licenses"] = []any{map[string]any{"license": map[string]any{"id": id}}}
 }
@@ -96,6 +99,7 @@ func completeLicenses(components any) error {
 	}
 	for _, c := range list {
 		component, _ := c.(map[string]any)
+		// Go's licence is beside GOROOT's sources and in no module, so the tool does not find it.
 		if component["name"] == "std" {
 			setLicense(component, "BSD-3-Clause")
 		}

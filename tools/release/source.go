@@ -13,12 +13,15 @@ import (
 
 // source is the tree that a release is made of, and its name.
 type source struct {
-	dir       string
-	version   string // SemVer without v
-	commit    string
-	date      string // of the commit, RFC 3339 in UTC
-	time      time.Time
-	toolchain string // such as go1.26.8
+	dir string
+	// SemVer without v
+	version string
+	commit  string
+	// of the commit, RFC 3339 in UTC
+	date string
+	time time.Time
+	// such as go1.26.8
+	toolchain string
 }
 
 var (
@@ -51,6 +54,7 @@ func (s *source) complete(ctx context.Context) error {
 	if s.time, err = time.Parse(time.RFC3339, s.date); err != nil {
 		return fmt.Errorf("date of the commit: %w", err)
 	}
+	// git writes the committer's own zone.
 	s.time = s.time.UTC()
 	s.date = s.time.Format(time.RFC3339)
 	return s.readToolchain()
@@ -62,11 +66,13 @@ func commitOf(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Files that git does not know are no part of the commit, and what a build writes is such a file.
 	changes, err := output(ctx, dir, nil, "git", "status", "--porcelain", "--untracked-files=no")
 	if err != nil {
 		return "", err
 	}
 	if changes != "" {
+		// A commit must not be named for a program that is not made of it.
 		return strings.TrimSpace(commit) + "-dirty", nil
 	}
 	return strings.TrimSpace(commit), nil
@@ -77,6 +83,7 @@ func (s *source) readToolchain() error {
 	if err != nil {
 		return err
 	}
+	// Not the go line: it is the oldest version that can build, and another compiler writes other bytes.
 	found := toolchain.FindSubmatch(mod)
 	if found == nil {
 		return errors.New("go.mod has no toolchain line: it says which Go a release is built with")

@@ -18,6 +18,7 @@ import (
 )
 
 func main() {
+	// Without the SDK's own retries each fault is one request.
 	client := anthropic.NewClient(option.WithMaxRetries(0), option.WithBaseURL(os.Getenv("ANTHROPIC_BASE_URL")))
 	matrix.Main(func(_ string, cases matrix.Cases) matrix.Script { return messages{client, cases}.script() })
 }
@@ -75,6 +76,7 @@ func (m messages) streamed(ctx context.Context, p anthropic.MessageNewParams) (*
 }
 
 func (m messages) text(ctx context.Context) (matrix.Seen, error) {
+	// The list has to have Anthropic's form, as the SDK asks for it with its own header.
 	known, err := m.client.Models.List(ctx, anthropic.ModelListParams{})
 	if err != nil {
 		return nil, err
@@ -139,6 +141,7 @@ func (m messages) reasoning(ctx context.Context) (matrix.Seen, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A client sends the thinking back with its signature, and could not without.
 	if reply.Content[0].Signature == "" {
 		return nil, errors.New("the thinking has no signature")
 	}
@@ -150,6 +153,7 @@ func (m messages) usage(ctx context.Context) (matrix.Seen, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Anthropic counts cached tokens apart, OpenAI within the others.
 	input := all.Usage.InputTokens + all.Usage.CacheReadInputTokens + all.Usage.CacheCreationInputTokens
 
 	counted, err := m.client.Messages.CountTokens(ctx, anthropic.MessageCountTokensParams{Model: modelOf(m.cases.Model), Messages: []anthropic.MessageParam{user(m.cases.Usage.Prompt)}})

@@ -42,6 +42,7 @@ func Main(script func(api string, cases Cases) Script) {
 		os.Exit(2)
 	}
 
+	// A line for each capability when it is done, so that a crash in one leaves the others.
 	out := json.NewEncoder(os.Stdout)
 	for name, capability := range script(os.Getenv("API"), cases) {
 		line := Seen{"capability": name}
@@ -67,6 +68,7 @@ func (c Cases) Faults(request func(Fault) error, kind func(error) (name, message
 		if err := request(f); err != nil {
 			name, message = kind(err)
 		}
+		// A fault that the client does not notice has empty names, which the manifest does not allow.
 		all[fault] = map[string]string{"type": name, "message": message}
 	}
 	return all

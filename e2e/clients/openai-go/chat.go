@@ -46,6 +46,7 @@ func (c chat) stream(ctx context.Context) (matrix.Seen, error) {
 	for stream.Next() {
 		chunk := stream.Current()
 		all.AddChunk(chunk)
+		// The first chunk has the role alone, and the reasoning has chunks of its own.
 		if len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content != "" {
 			pieces++
 		}
@@ -81,6 +82,7 @@ func (c chat) structured(ctx context.Context) (matrix.Seen, error) {
 }
 
 func (c chat) reasoning(ctx context.Context) (matrix.Seen, error) {
+	// The SDK has no field for the reasoning.
 	m, err := c.ask(ctx, c.request(openai.UserMessage(c.cases.Reasoning.Prompt)))
 	return matrix.Seen{"reasoning": gjson.Get(m.RawJSON(), "reasoning").Str, "text": m.Content}, err
 }

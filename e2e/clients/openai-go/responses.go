@@ -59,6 +59,7 @@ func (c response) stream(ctx context.Context) (matrix.Seen, error) {
 func continued(text string, r *responses.Response, next responses.ResponseInputItemUnionParam) responses.ResponseNewParamsInputUnion {
 	items := []responses.ResponseInputItemUnionParam{responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser)}
 	for _, o := range r.Output {
+		// As it was received, with members that the SDK's types do not have.
 		items = append(items, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(o.RawJSON())))
 	}
 	return responses.ResponseNewParamsInputUnion{OfInputItemList: append(items, next)}
@@ -66,12 +67,14 @@ func continued(text string, r *responses.Response, next responses.ResponseInputI
 
 func (c response) tools(ctx context.Context) (matrix.Seen, error) {
 	p := c.request(c.cases.Tools.Prompt)
+	// The history is sent whole, so that nothing of it can come from the store.
 	p.Store = openai.Bool(false)
 	p.Tools = []responses.ToolUnionParam{responses.ToolParamOfFunction("get_weather", matrix.Place(), true)}
 	r, err := c.client.Responses.New(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	// Reasoning comes before the call.
 	call := r.Output[len(r.Output)-1]
 	city, err := matrix.CityOf(call.AsFunctionCall().Arguments)
 	if err != nil {
@@ -122,6 +125,7 @@ func (c response) errors(ctx context.Context) (matrix.Seen, error) {
 		stream := c.client.Responses.NewStreaming(ctx, p)
 		var failed error
 		for stream.Next() {
+			// The SDK makes no error of this event.
 			if e := stream.Current(); e.Type == "response.failed" {
 				failed = failedEvent{e.Type, e.Response.Error.Message}
 			}
@@ -134,6 +138,7 @@ func (c response) errors(ctx context.Context) (matrix.Seen, error) {
 }
 
 func (c response) state(ctx context.Context) (matrix.Seen, error) {
+	// One first turn for both ways: their answers differ by the way alone.
 	first, err := c.client.Responses.New(ctx, c.request(c.cases.State.First))
 	if err != nil {
 		return nil, err
