@@ -90,6 +90,7 @@ func schemaOf(t reflect.Type) object {
 	if t == reflect.TypeFor[config.Duration]() {
 		return object{"type": "string", "pattern": `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`}
 	}
+
 	switch t.Kind() {
 	case reflect.Struct:
 		properties := object{}
@@ -114,6 +115,7 @@ func schemaOf(t reflect.Type) object {
 	case reflect.String:
 		return object{"type": "string"}
 	}
+
 	panic(fmt.Sprintf("a key of the configuration has the type %s, which has no schema here", t))
 }
 
@@ -162,14 +164,17 @@ func compareKeys(t *testing.T, path string, schema, values object) {
 	if !ok {
 		return // an object of Kubernetes, a mapping of names, or config
 	}
+
 	if schema["additionalProperties"] != false {
 		t.Errorf("%s: additionalProperties is not false", path)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if properties[name] == nil {
 			t.Errorf("%s%s is in values.yaml and not in its schema", path, name)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		value, ok := values[name]
 		if !ok && name != global && len(values) > 0 {
@@ -205,12 +210,14 @@ func describedValues(text string) (rows []row) {
 			}
 			continue
 		}
+
 		if key := valueLine.FindStringSubmatch(line); key != nil {
 			path = append(path[:min(len(path), len(key[1])/2)], key[2])
 			if described {
 				rows = append(rows, row{strings.Join(path, "."), description})
 			}
 		}
+
 		description, described = "", false
 	}
 	return rows
@@ -234,9 +241,11 @@ func TestEveryValueIsDescribed(t *testing.T) {
 	for _, r := range rows {
 		described = append(described, r.key)
 	}
+
 	if len(described) < 100 {
 		t.Fatalf("only %d values are described", len(described))
 	}
+
 	var check func(path string, node any)
 	check = func(path string, node any) {
 		children, ok := node.(object)
@@ -246,6 +255,7 @@ func TestEveryValueIsDescribed(t *testing.T) {
 		if !ok || len(children) == 0 {
 			t.Errorf("%s has no description in values.yaml", path)
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(children)) {
 			check(strings.TrimPrefix(path+"."+name, "."), children[name])
 		}

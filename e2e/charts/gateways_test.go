@@ -70,6 +70,7 @@ func ordered(t *testing.T, render string) []string {
 			documents = append(documents, document)
 		}
 	}
+
 	rank := func(document string) int {
 		var o struct {
 			Kind     string `json:"kind"`
@@ -80,6 +81,7 @@ func ordered(t *testing.T, render string) []string {
 		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
 			t.Fatalf("%v in\n%s", err, document)
 		}
+
 		rank := slices.Index(kindOrder, o.Kind)
 		if rank < 0 {
 			rank = len(kindOrder)
@@ -89,6 +91,7 @@ func ordered(t *testing.T, render string) []string {
 		}
 		return rank
 	}
+
 	slices.SortStableFunc(documents, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	return documents
 }
@@ -178,6 +181,7 @@ func gatewayVariants(f gatewayFile) map[string]string {
 %s
 config: {routing: {prefix_header: x-prefix, selection_text_bytes: 100, selection_header: x-text, open_paths: [/v1/batches, /v1/files/*, /*]}, limits: {total_timeout: 2h}}
 ` + f.ownGateway(", upstream: {name: other-models, namespace: other, port: 80}")
+
 	sglang, vllm, grpc := ", prefill: [{service: {name: prefill-0, namespace: models, port: 30000}}, {service: {name: prefill-1, namespace: models, port: 30000}}]", ", prefill: [{service: {name: vllm-prefill, port: 8000}}]", "- {name: grpc, kind: vllm-grpc, service: {name: vllm-grpc, port: 50051}}"
 	switch f.name {
 	case "agentgateway":
@@ -185,11 +189,13 @@ config: {routing: {prefix_header: x-prefix, selection_text_bytes: 100, selection
 	case "kgateway":
 		grpc = ""
 	}
+
 	variants := map[string]string{
 		"existing": oneEngine + fmt.Sprintf("gateway: {%s, name: shared, namespace: gateways, clientSettings: false, hostnames: [api.example.com]}", f.gateway),
 		"engines":  fmt.Sprintf(engines, sglang, vllm, grpc),
 		"tls":      oneEngine + f.ownGateway(", filterCA: filter-ca") + "tls: {enabled: true, existingSecret: filter-tls}",
 	}
+
 	if f.name != "agentgateway" {
 		variants["loopback-tls"] = oneEngine + f.ownGateway(", loopback: {tls: {enabled: true, existingSecret: loopback-tls, caConfigMap: loopback-ca}}")
 	}

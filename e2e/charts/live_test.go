@@ -53,15 +53,18 @@ func launch(t *testing.T, name string, args ...string) *process {
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = p, p
 	cmd.WaitDelay = 10 * time.Second
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	p.process = cmd.Process
+
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
 		close(ended)
 	}()
+
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		select {
@@ -134,9 +137,11 @@ func requests(ctx context.Context, base string) {
 			resp.Body.Close()
 		}
 	}
+
 	chat := func(model, text string) string {
 		return fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, model, text)
 	}
+
 	for n := 0; ctx.Err() == nil; n++ {
 		send("/chat/completions", chat("gpt-oss-20b", "THINK Well.\nSAY Hello, this is an answer."))
 		send("/chat/completions", chat("gpt-oss-20b", "@@<channel>analysis<message>hm<end><message>no header<return>@@"))
@@ -186,19 +191,23 @@ func query(t *testing.T, base, expr string) (results int, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return 0, err
 	}
+
 	reply := gjson.ParseBytes(text)
 	if reply.Get("status").Str != "success" {
 		return 0, fmt.Errorf("%s: %s", resp.Status, text)
 	}
+
 	n := 0
 	for _, r := range reply.Get("data.result").Array() {
 		if r.Get("value.1").Str != "NaN" {

@@ -47,19 +47,23 @@ func TestAlerts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Prometheus")
 	}
+
 	rules, file := alerts(t)
 	promtool := tool(t, "promtool")
 	if out, stderr, err := run(t, promtool, "check", "rules", file); err != nil {
 		t.Fatalf("%v: %s%s", err, out, stderr)
 	}
+
 	tests := readFile(t, "testdata/alerts.yaml")
 	path := filepath.Join(filepath.Dir(file), "tests.yaml")
 	if err := os.WriteFile(path, tests, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if out, stderr, err := run(t, promtool, "test", "rules", path); err != nil {
 		t.Errorf("%v: %s%s", err, out, stderr)
 	}
+
 	for _, r := range rules {
 		if strings.Count(string(tests), "alertname: "+r.Alert+"\n") < 2 {
 			t.Errorf("testdata/alerts.yaml does not test that %s fires and that it does not", r.Alert)
@@ -110,15 +114,18 @@ func TestDashboard(t *testing.T) {
 	if at(m, "metadata.labels").(object)["grafana_dashboard"] != "1" {
 		t.Error("Grafana's sidecar does not find the dashboard by its label")
 	}
+
 	want := strings.TrimSpace(string(readFile(t, chart+"dashboards/envoy-harmony.json")))
 	if diff := cmp.Diff(want, strings.TrimSpace(m["data"].(object)["envoy-harmony.json"].(string))); diff != "" {
 		t.Errorf("the ConfigMap's dashboard is another one:\n%s", diff)
 	}
+
 	panels := dashboard(t)
 	for i, p := range panels {
 		if p.Type != "row" && (p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0) {
 			t.Errorf("%s has no unit or no query", p.Title)
 		}
+
 		for _, q := range panels[:i] {
 			a, b := p.GridPos, q.GridPos
 			if a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
@@ -159,19 +166,23 @@ func TestEveryFaultHasAnAlert(t *testing.T) {
 	page := string(readFile(t, "../../docs/operations.md"))
 	_, text, found := strings.Cut(string(readFile(t, "../../docs/alerts.md")), "\nThese metrics need no alert")
 	text, _, _ = strings.Cut(text, "\n\n")
+
 	without := map[string]bool{}
 	for _, m := range quotedName.FindAllStringSubmatch(text, -1) {
 		without[m[1]] = true
 	}
+
 	var used strings.Builder
 	rules, _ := alerts(t)
 	for _, r := range rules {
 		used.WriteString(r.Expr + "\n")
 	}
+
 	rows := metricRow.FindAllStringSubmatch(page, -1)
 	if !found || len(rows) < 20 {
 		t.Fatalf("docs/operations.md has %d metrics, and docs/alerts.md the list of those without an alert: %v", len(rows), found)
 	}
+
 	for _, row := range rows {
 		alerted := regexp.MustCompile(`\b` + row[1] + `(_bucket|_sum|_count)?\b`).MatchString(used.String())
 		if alerted == without[row[1]] {

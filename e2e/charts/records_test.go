@@ -17,6 +17,7 @@ import (
 func TestRecordsVolume(t *testing.T) {
 	const limited, claimed = "records: {enabled: true, sizeLimit: 3Gi}\n", "records: {enabled: true, existingClaim: records}\n"
 	emptyDir := object{"name": "envoy-harmony-records", "emptyDir": object{"sizeLimit": "3Gi"}}
+
 	for _, tt := range []struct {
 		name, values string
 		want         object
@@ -33,6 +34,7 @@ func TestRecordsVolume(t *testing.T) {
 			settings := settingsOf(t, all)
 			spec := at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec").(object)
 			pod := at(spec, "template.spec").(object)
+
 			if diff := cmp.Diff(tt.want, volumeAt(pod, at(settings, "record.folder").(string))); diff != "" {
 				t.Errorf("the volume at record.folder:\n%s", diff)
 			}
@@ -42,6 +44,7 @@ func TestRecordsVolume(t *testing.T) {
 			if got := at(spec, "strategy.type"); got != tt.strategy {
 				t.Errorf("the strategy is %v, want %s", got, tt.strategy)
 			}
+
 			mounts := pod["containers"].([]any)[0].(object)["volumeMounts"].([]any)
 			i := slices.IndexFunc(mounts, func(m any) bool { return m.(object)["name"] == "envoy-harmony-records" })
 			if i < 0 || mounts[i].(object)["readOnly"] != nil {
@@ -49,11 +52,13 @@ func TestRecordsVolume(t *testing.T) {
 			}
 		})
 	}
+
 	all := objects(t, render(t, patched+limited))
 	patch := object{}
 	if err := yaml.Unmarshal([]byte(at(find(t, all, "ConfigMap", "harmony-envoy-harmony-patch"), "data").(object)["patch.yaml"].(string)), &patch); err != nil {
 		t.Fatal(err)
 	}
+
 	pod := at(patch, "spec.template.spec").(object)
 	if got := mountPath(pod["initContainers"].([]any)[0].(object), "envoy-harmony-records"); got != at(settingsOf(t, all), "record.folder") {
 		t.Errorf("the patch mounts the records at %v", got)

@@ -31,11 +31,13 @@ func TestReleasesOfTwoNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, stderr)
 			}
+
 			for _, o := range objects(t, text) {
 				names := []string{fmt.Sprintf("%v %v/%v", o["kind"], at(o, "metadata.namespace"), at(o, "metadata.name"))}
 				if o["kind"] == "EnvoyProxy" {
 					names = append(names, fmt.Sprintf("Service envoy-gateway-system/%v", at(o, "spec.provider.kubernetes.envoyService.name")))
 				}
+
 				for _, name := range names {
 					if other, ok := seen[name]; ok {
 						t.Errorf("%s: %s and %s both have %s", provider, other, namespace, name)
@@ -54,6 +56,7 @@ func TestSelectorsOnlyOfFilter(t *testing.T) {
 		"gateway: {provider: istio, name: public, create: true}\nnetworkPolicy: {enabled: true}\nmonitoring: {podMonitor: {enabled: true}}\n"
 	all := objects(t, render(t, values))
 	pod, _ := at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec.template.metadata.labels").(object)
+
 	selectors := 0
 	for _, o := range all {
 		for _, path := range []string{"spec.selector.matchLabels", "spec.podSelector.matchLabels", "spec.selector"} {
@@ -61,10 +64,12 @@ func TestSelectorsOnlyOfFilter(t *testing.T) {
 			if _, expression := selector["matchLabels"]; !ok || expression || selector["gateway.networking.k8s.io/gateway-name"] != nil {
 				continue
 			}
+
 			selectors++
 			if !selects(selector, pod) {
 				t.Errorf("%s %s does not select the filter: %v", o["kind"], at(o, "metadata.name"), selector)
 			}
+
 			for _, gateway := range []string{"public", "harmony-envoy-harmony-loopback"} {
 				if labels, _ := at(find(t, all, "Gateway", gateway), "metadata.labels").(object); selects(selector, labels) {
 					t.Errorf("%s %s selects the pods of the Gateway %s: %v", o["kind"], at(o, "metadata.name"), gateway, selector)
@@ -72,6 +77,7 @@ func TestSelectorsOnlyOfFilter(t *testing.T) {
 			}
 		}
 	}
+
 	if selectors != 6 { // Deployment, two Services, PodDisruptionBudget, NetworkPolicy, PodMonitor
 		t.Errorf("%d selectors", selectors)
 	}
@@ -91,14 +97,17 @@ func selects(selector, labels object) bool {
 func TestLongNames(t *testing.T) {
 	const long53 = "harmony-aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeee"
 	const long63 = "models-aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffff"
+
 	for provider, values := range everyProvider() {
 		if provider == "istio" { // refused: TestRefused
 			values += "fullnameOverride: harmony\n"
 		}
+
 		text, stderr, err := run(t, tool(t, "helm"), "template", long53, chart, "--namespace", long63, "--values", write(t, values))
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)
 		}
+
 		for _, o := range objects(t, text) {
 			names := []any{}
 			if slices.Contains([]any{"Service", "Gateway", "Pod", "Deployment"}, o["kind"]) {
@@ -107,6 +116,7 @@ func TestLongNames(t *testing.T) {
 			if o["kind"] == "EnvoyProxy" {
 				names = append(names, at(o, "spec.provider.kubernetes.envoyService.name"))
 			}
+
 			labels, _ := at(o, "metadata.labels").(object)
 			names = slices.AppendSeq(names, maps.Values(labels))
 			for _, name := range names {

@@ -168,10 +168,12 @@ func checkConfig(t *testing.T, all []object) {
 			t.Setenv(v, "value")
 		}
 	}
+
 	name := release + "-envoy-harmony"
 	if slices.ContainsFunc(all, func(o object) bool { return at(o, "metadata.name") == "harmony" }) {
 		name = "harmony"
 	}
+
 	text := at(find(t, all, "ConfigMap", name), "data").(object)["config.yaml"].(string)
 	c, err := config.Parse("config.yaml", []byte(text))
 	if err != nil {
@@ -227,6 +229,7 @@ func TestRestartChecksum(t *testing.T) {
 		d := find(t, objects(t, render(t, values)), "Deployment", "harmony-envoy-harmony")
 		return at(d, "spec.template.metadata.annotations").(object)["envoy-harmony/restart-checksum"]
 	}
+
 	const vllm, sglang = "engines: [{kind: vllm, service: {name: a, port: 1}}]\n", "engines: [{kind: sglang, service: {name: a, port: 1}}]\n"
 	for _, tt := range []struct {
 		name, before, after string
@@ -256,9 +259,11 @@ func TestPatch(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(at(find(t, all, "ConfigMap", "harmony-envoy-harmony-patch"), "data").(object)["patch.yaml"].(string)), &patch); err != nil {
 		t.Fatal(err)
 	}
+
 	pod := at(patch, "spec.template.spec").(object)
 	filter := pod["initContainers"].([]any)[0].(object)
 	envoy := pod["containers"].([]any)[0].(object)
+
 	deployment := object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "proxy"},
 		"spec": object{
@@ -266,6 +271,7 @@ func TestPatch(t *testing.T) {
 			"template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": pod},
 		},
 	}
+
 	envoy["image"] = "envoy"
 	text, err := yaml.Marshal(deployment)
 	if err != nil {
@@ -274,9 +280,11 @@ func TestPatch(t *testing.T) {
 	if out, stderr, err := run(t, tool(t, "kubectl-validate"), "--version", "1.30", write(t, string(text))); err != nil {
 		t.Errorf("%v\n%s%s", err, out, stderr)
 	}
+
 	if filter["restartPolicy"] != "Always" || envoy["name"] != "proxy" {
 		t.Errorf("the filter is no sidecar container, or Envoy's container is not named: %v, %v", filter["restartPolicy"], envoy["name"])
 	}
+
 	if diff := cmp.Diff(mountPath(filter, "envoy-harmony-sockets"), mountPath(envoy, "envoy-harmony-sockets")); diff != "" {
 		t.Errorf("filter and Envoy do not share the folder of the sockets:\n%s", diff)
 	}
@@ -319,6 +327,7 @@ func TestNotes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)
 		}
+
 		_, notes, _ := strings.Cut(string(out), "\nNOTES:\n")
 		for _, text := range want {
 			if !strings.Contains(notes, text) {
@@ -359,6 +368,7 @@ func TestTLSFiles(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(find(t, all, "ConfigMap", "harmony-envoy-harmony")["data"].(object)["config.yaml"].(string)), &settings); err != nil {
 			t.Fatal(err)
 		}
+
 		pod := at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec.template.spec").(object)
 		toLoopback, _ := settings["loopback_tls"].(object)
 		for key, path := range toLoopback {
@@ -366,6 +376,7 @@ func TestTLSFiles(t *testing.T) {
 				t.Errorf("%s: loopback_tls.%s: no volume has %s", dir, key, path)
 			}
 		}
+
 		for key, path := range settings["tls"].(object) {
 			if source := volumeAt(pod, filepath.Dir(path.(string))); source == nil {
 				t.Errorf("%s: %s: no volume has %s", dir, key, path)

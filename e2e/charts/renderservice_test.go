@@ -25,14 +25,17 @@ func TestRenderService(t *testing.T) {
 	if got := variables(container); !slices.Equal(got, []string{"ENVOY_HARMONY_RESPONSES_SEAL_KEYS", "GOMEMLIMIT"}) {
 		t.Errorf("the pod has the variables %v", got)
 	}
+
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config := write(t, find(t, all, "ConfigMap", name)["data"].(object)["config.yaml"].(string))
 	ours := strings.NewReplacer("--listen=:8001", "--listen="+address, "/etc/envoy-harmony/config.yaml", config)
+
 	given := container["args"].([]any)
 	args := make([]string, 0, len(given))
 	for _, arg := range given {
 		args = append(args, ours.Replace(arg.(string)))
 	}
+
 	p := launch(t, program(t), args...)
 	p.await(t, func(line string) string {
 		if strings.Contains(line, `"rendering"`) {
@@ -40,11 +43,13 @@ func TestRenderService(t *testing.T) {
 		}
 		return ""
 	})
+
 	for _, probe := range []string{"startupProbe", "readinessProbe", "livenessProbe"} {
 		if status, _ := ask(t, http.MethodGet, "http://"+address+at(container, probe+".httpGet.path").(string), ""); status != http.StatusOK {
 			t.Errorf("%s: %d", probe, status)
 		}
 	}
+
 	if status, text := ask(t, http.MethodPost, "http://"+address+"/tokenize", `{"model":"gpt-oss-20b","prompt":"Hello"}`); status != http.StatusOK || !strings.Contains(text, "13225") {
 		t.Errorf("tokenize: %d %s", status, text)
 	}
@@ -83,14 +88,17 @@ func TestRenderServiceApart(t *testing.T) {
 		}
 		return string(text)
 	}
+
 	const filter, service = "harmony-envoy-harmony", "harmony-envoy-harmony-render"
 	if labels(filter) == labels(service) {
 		t.Errorf("both have the labels %s", labels(filter))
 	}
+
 	checksum := func(values string) any {
 		return at(deployment(values, service), "spec.template.metadata.annotations").(object)["envoy-harmony/restart-checksum"]
 	}
 	before := checksum("")
+
 	for values, restart := range map[string]bool{
 		"config: {model_defaults: {effort: low}}":                          true,
 		"inspector: {enabled: true, existingSecret: s}":                    false,

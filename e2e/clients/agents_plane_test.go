@@ -64,10 +64,12 @@ func startAgentPlane(t *testing.T) *agentPlane {
 			c.Models = append(c.Models, config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength})
 		},
 	})
+
 	target, err := url.Parse(d.CheckedURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: d.Client.Transport, FlushInterval: -1}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -80,6 +82,7 @@ func startAgentPlane(t *testing.T) *agentPlane {
 		proxy.ServeHTTP(seen, r)
 		d.note(agentRequest{r.URL.Path, r.Header, string(body), seen.status})
 	}))
+
 	t.Cleanup(server.Close)
 	d.base = server.URL
 	return d

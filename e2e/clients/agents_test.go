@@ -122,10 +122,12 @@ func agentTask(a *agentRun, agent codingAgent) {
 		agent.read[0], fmt.Sprintf("{%q:%s}", agent.read[1], quote(a.file("in.txt"))),
 		agent.read[0], fmt.Sprintf("{%q:%s}", agent.read[1], quote(a.file("out.txt"))),
 		agent.write[0], fmt.Sprintf("{%q:%s,%q:%s}", agent.write[1], quote(a.file("out.txt")), agent.write[2], quote("made, 世界\n")))
+
 	a.want(agent.ask(a, false, false, prompt), "All done.")
 	a.wantFile("out.txt", "made, 世界\n")
 	a.want(agent.ask(a, false, true, exact("Second.")), "Second.")
 	a.want(agent.ask(a, false, true, exact("Third.")), "Third.")
+
 	calls := a.engineCalls()
 	if len(calls) != 6 {
 		a.t.Fatalf("the engine has had %d requests", len(calls))
@@ -133,6 +135,7 @@ func agentTask(a *agentRun, agent codingAgent) {
 	if !strings.Contains(calls[1].Prompt, "hello") {
 		a.t.Errorf("the model does not get the file: %s", end(calls[1].Prompt))
 	}
+
 	a.wantTurn(calls[:4])
 	if agent.breaks == "" {
 		a.wantNextTurn(calls[:4], calls[4])
@@ -141,6 +144,7 @@ func agentTask(a *agentRun, agent codingAgent) {
 		a.wantBreaks(agent.breaks, calls[0].Prompt, calls[4].Prompt)
 		a.wantBreaks(agent.breaks, calls[4].Prompt, calls[5].Prompt)
 	}
+
 	for i, r := range a.d.since(a.requestsBefore, agent.api) {
 		if gjson.Get(r.body, "stream").Raw != "true" {
 			a.t.Errorf("request %d is not streamed", i+1)

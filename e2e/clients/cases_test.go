@@ -125,16 +125,20 @@ func newMatrixRow(c matrixClient, api string) *matrixRow {
 		text := fmt.Sprintf("Grüße aus %s, 世界 👋🏽: \"%s\" & <b>.", row.word(use), row.word(use+" again"))
 		return matrixCase{Prompt: "NOTHINK\nSAY " + text, Text: text}
 	}
+
 	silent := said("stream")
 	silent.Prompt += matrixSilence
+
 	thought := fmt.Sprintf("The word %s comes first.", row.word("thought"))
 	city, degrees := "Bern "+row.word("city"), int(row.word("celsius")[4])
 	result := row.word("result")
 	report := weatherReport{City: city, Celsius: degrees}
+
 	asJSON, err := json.Marshal(report)
 	if err != nil {
 		panic(err) // the type has only a string and a number
 	}
+
 	row.cases = matrixCases{
 		Model:  stack.VLLMModel,
 		Text:   said("text"),
@@ -173,6 +177,7 @@ func (row *matrixRow) judge(capability string, saw map[string]gjson.Result, requ
 	if capability == "history" {
 		return row.judgeHistory(requests)
 	}
+
 	line, ok := saw[capability]
 	switch {
 	case !ok:
@@ -180,6 +185,7 @@ func (row *matrixRow) judge(capability string, saw map[string]gjson.Result, requ
 	case line.Get("error").Exists():
 		return errors.New(line.Get("error").Str)
 	}
+
 	got := line.Get("saw")
 	switch capability {
 	case "text":

@@ -79,6 +79,7 @@ func TestClaudeCode(t *testing.T) {
 		t.Fatal("there is no Claude Code CLI: run make test-clients")
 	}
 	d := startAgentPlane(t)
+
 	for name, scenario := range map[string]func(*claude){
 		"tools":            claudeTools,
 		"resume":           claudeResumes,

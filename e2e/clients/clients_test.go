@@ -92,26 +92,31 @@ func readMatrix(t *testing.T) []matrixClient {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var clients []matrixClient
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		if strings.HasPrefix(name, "package") {
 			continue
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c := matrixClient{name: name}
 		if err := decodeManifest(text, &c); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
+
 		all, err := c.all()
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 		clients = append(clients, all...)
 	}
+
 	slices.SortFunc(clients, func(a, b matrixClient) int {
 		return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Released, b.Released), strings.Compare(a.name, b.name))
 	})
@@ -131,6 +136,7 @@ func TestClients(t *testing.T) {
 	clients := readMatrix(t)
 	table := &matrixTable{rows: map[string]*matrixRow{}}
 	t.Cleanup(func() { table.compare(t, clients) })
+
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -257,25 +263,30 @@ func (row *matrixRow) run(t *testing.T, d *stack.Dataplane, base string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	cmd, err := row.client.command(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer time.AfterFunc(clientPatience, cancel).Stop() // not while the client is installed
+
 	cases, err := json.Marshal(row.cases)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Own requests of a client to other hosts are not part of the test.
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "CLIENT="+row.client.name, "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
 	if kind, _, _ := strings.Cut(row.client.Set, "/"); kind != "go" { // which has its modules there
 		cmd.Env = append(cmd.Env, "HOME="+home)
 	}
+
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+
 	err = cmd.Run()
 	saw := map[string]gjson.Result{}
 	lines := bufio.NewScanner(&stdout)
@@ -285,13 +296,16 @@ func (row *matrixRow) run(t *testing.T, d *stack.Dataplane, base string) {
 			saw[line.Get("capability").Str] = line
 		}
 	}
+
 	if err = errors.Join(err, lines.Err()); err != nil {
 		t.Errorf("%s: %v", row.title(), err)
 	}
+
 	requests := d.EngineRequests(t, "")
 	for _, capability := range capabilities {
 		row.settle(t, capability, row.judge(capability, saw, requests))
 	}
+
 	if t.Failed() {
 		t.Logf("output of %s:\n%s\n%s", row.title(), &stdout, &stderr)
 	}
@@ -303,6 +317,7 @@ var errNothingSeen = errors.New("the script reports nothing")
 // settle compares an outcome with the manifest and fills a cell of the table.
 func (row *matrixRow) settle(t *testing.T, capability string, err error) {
 	t.Helper()
+
 	reason := lookup(row.client.Gaps, row.api, capability)
 	switch {
 	case err == nil && reason != "":
@@ -310,6 +325,7 @@ func (row *matrixRow) settle(t *testing.T, capability string, err error) {
 	case err != nil && reason == "":
 		t.Errorf("%s: %s: %v", row.title(), capability, err)
 	}
+
 	mark := "✓"
 	switch {
 	case errors.Is(err, errNothingSeen):
@@ -319,6 +335,7 @@ func (row *matrixRow) settle(t *testing.T, capability string, err error) {
 	case capability == "state":
 		mark = row.ways
 	}
+
 	row.cells[capability] = mark
 	if reason != "" {
 		t.Logf("%s: %s: %s (%v)", row.title(), capability, reason, err)

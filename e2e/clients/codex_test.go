@@ -62,10 +62,12 @@ func startCodexPlane(t *testing.T, compat bool) *codexPlane {
 		c.HarmonyModels = append(c.HarmonyModels, "="+customModel)
 		c.Models = append(c.Models, config.Model{Match: "=" + customModel, UpstreamModel: stack.SGLangModel})
 	}})}
+
 	target, err := url.Parse(d.CheckedURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: d.Client.Transport, FlushInterval: -1}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -77,6 +79,7 @@ func startCodexPlane(t *testing.T, compat bool) *codexPlane {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(server.Close)
 	d.base = server.URL + "/v1"
 	return d
@@ -182,6 +185,7 @@ func (c *codex) run(node string, arguments ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), codexPatience)
 	defer cancel()
+
 	modules, err := filepath.Abs("clients/node_modules")
 	if err != nil {
 		c.t.Fatal(err)
@@ -189,15 +193,18 @@ func (c *codex) run(node string, arguments ...string) string {
 	if node == newNode {
 		node = filepath.Join(modules, "node", "bin", "node")
 	}
+
 	program := filepath.Join(modules, "codex-"+c.number(), "bin", "codex.js")
 	cmd := exec.CommandContext(ctx, node, append([]string{program}, arguments...)...)
 	cmd.Dir = c.folder
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home, "CODEX_HOME=" + c.home, "OPENAI_API_KEY=none", "OPENAI_BASE_URL=" + c.d.base}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+
 	if err := cmd.Run(); err != nil {
 		c.t.Fatalf("codex %s: %v\n%s", c.version, err, &stderr)
 	}
+
 	for line := range strings.Lines(stderr.String()) {
 		if errorOutput.MatchString(line) {
 			c.t.Errorf("codex %s prints %q", c.version, line)

@@ -20,18 +20,22 @@ func TestPackageLocks(t *testing.T) {
 		}
 		locks = append(locks, found...)
 	}
+
 	if len(locks) < 4 {
 		t.Fatalf("lock files: %q", locks)
 	}
+
 	for _, lock := range locks {
 		text, err := os.ReadFile(lock)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var tree lockFile
 		if err := json.Unmarshal(text, &tree); err != nil {
 			t.Fatal(err)
 		}
+
 		for folder, p := range tree.Packages {
 			for _, needed := range []map[string]string{p.Dependencies, p.OptionalDependencies} {
 				for name := range needed {

@@ -22,8 +22,10 @@ func TestNode(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Responses.SealKeys = []string{stack.SealKey} }})
 	base := d.CheckedURL(t) + "/v1"
+
 	for _, script := range scripts {
 		for _, model := range stack.HarmonyModels {
 			t.Run(filepath.Base(script)+"/"+model, func(t *testing.T) {
@@ -31,6 +33,7 @@ func TestNode(t *testing.T) {
 				cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+base, "OPENAI_API_KEY=none", "MODEL="+model)
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
+
 				err := cmd.Run()
 				t.Logf("%s", &out)
 				if err != nil {

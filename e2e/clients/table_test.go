@@ -31,6 +31,7 @@ func (m *matrixTable) compare(t *testing.T, clients []matrixClient) {
 		return
 	}
 	doc := string(text)
+
 	for name, render := range map[string]func([]matrixClient, map[string]string) string{"capabilities": m.capabilities, "errors": m.errors, "gaps": m.gaps} {
 		begin, end := "<!-- "+name+": make test-clients -->\n", "<!-- end of "+name+" -->"
 		before, rest, ok := strings.Cut(doc, begin)
@@ -39,10 +40,12 @@ func (m *matrixTable) compare(t *testing.T, clients []matrixClient) {
 			t.Errorf("%s has no section %q", clientsDoc, begin)
 			return
 		}
+
 		want := "\n" + render(clients, rowsOf(now)) + "\n"
 		if name == "capabilities" {
 			fmt.Print(want)
 		}
+
 		switch {
 		case apitest.Updating():
 			doc = before + begin + want + end + after
@@ -50,6 +53,7 @@ func (m *matrixTable) compare(t *testing.T, clients []matrixClient) {
 			t.Errorf("the %s in %s are\n%s\nnot\n%s\nCheck them, then run the test with -update", name, clientsDoc, now, want)
 		}
 	}
+
 	if apitest.Updating() && !t.Failed() {
 		if err := os.WriteFile(clientsDoc, []byte(doc), 0o600); err != nil {
 			t.Error(err)

@@ -126,6 +126,7 @@ func installGateway(t *testing.T) {
 // ask sends a chat and returns the text of the answer.
 func ask(url, text string) (string, error) {
 	body, _ := json.Marshal(map[string]any{"model": "gpt-oss-120b", "stream": true, "messages": []map[string]string{{"role": "user", "content": text}}})
+
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/chat/completions", bytes.NewReader(body))
@@ -134,11 +135,13 @@ func ask(url, text string) (string, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Close = true
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+
 	all, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return "", err
@@ -146,6 +149,7 @@ func ask(url, text string) (string, error) {
 	if resp.StatusCode != http.StatusOK || !bytes.HasSuffix(all, []byte("data: [DONE]\n\n")) {
 		return "", fmt.Errorf("%s: %s", resp.Status, all)
 	}
+
 	var answer strings.Builder
 	for line := range strings.Lines(string(all)) {
 		var chunk struct {

@@ -53,13 +53,16 @@ func wantAccepted(t *testing.T, want int) {
 			}
 		}
 	}
+
 	out := run(t, "kubectl", "get", "httproute,envoyextensionpolicy,clienttrafficpolicy,backendtrafficpolicy,backendtlspolicy", "--output", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list.Items) != want {
 		t.Errorf("%d objects, want %d", len(list.Items), want)
 	}
+
 	for _, o := range list.Items {
 		owners := append(o.Status.Parents, o.Status.Ancestors...)
 		if len(owners) == 0 {
@@ -103,6 +106,7 @@ func testReload(t *testing.T) {
 	pods := func() string {
 		return run(t, "kubectl", "get", "pods", "--selector", "app.kubernetes.io/instance=harmony,app.kubernetes.io/name=envoy-harmony", "--output", "jsonpath={.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}")
 	}
+
 	before := pods()
 	helm(t, "harmony", strings.Replace(gatewayValues, "config: {", "config: {model_defaults: {effort: low}, ", 1))
 	await(t, "the filter has the new configuration", func() error {
@@ -111,6 +115,7 @@ func testReload(t *testing.T) {
 		}
 		return nil
 	})
+
 	run(t, "kubectl", "patch", "configmap", "harmony-envoy-harmony", "--patch", `{"data": {"config.yaml": "engines: []\nno_such_key: 1\n"}}`)
 	await(t, "the filter refuses the bad configuration", func() error {
 		if n := metric(t, "harmony", reloadsRefused); n != "1" {
@@ -118,6 +123,7 @@ func testReload(t *testing.T) {
 		}
 		return nil
 	})
+
 	wantAnswer(t, gatewayURL, "Still here.")
 	if after := pods(); after != before {
 		t.Errorf("pods %s, before %s", after, before)
@@ -129,6 +135,7 @@ func testReload(t *testing.T) {
 // new requests reach the new one.
 func testRestart(t *testing.T) {
 	helm(t, "harmony", gatewayValues)
+
 	var stop, whole atomic.Int64
 	var clients sync.WaitGroup
 	text := strings.TrimSpace(strings.Repeat("word ", 60))
@@ -143,11 +150,13 @@ func testRestart(t *testing.T) {
 			}
 		})
 	}
+
 	for range 2 {
 		run(t, "kubectl", "rollout", "restart", "deployment/harmony-envoy-harmony")
 		run(t, "kubectl", "rollout", "status", "deployment/harmony-envoy-harmony", "--timeout", "2m")
 		run(t, "kubectl", "wait", "pods", "--selector", "app.kubernetes.io/name=envoy-harmony", "--for", "condition=Ready", "--timeout", "2m")
 	}
+
 	stop.Store(1)
 	clients.Wait()
 	t.Logf("%d streams", whole.Load())
@@ -160,15 +169,18 @@ func TestTLS(t *testing.T) {
 	ca := pki.NewCA(t, "filter")
 	bundle, _ := json.Marshal(string(ca.PEM))
 	apply(t, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "filter-ca"}, "data": {"ca.crt": `+string(bundle)+`}}`)
+
 	renew := func() {
 		apply(t, tlsSecret("filter-tls", ca.Leaf(t, "secure-envoy-harmony-headless.default.svc.cluster.local")))
 	}
+
 	renew()
 	apply(t, tlsSecret("loopback-tls", ca.Leaf(t, "default-secure-envoy-harmony-loopback.envoy-gateway-system.svc.cluster.local")))
 	helm(t, "secure", strings.Replace(gatewayValues, "name: public,", "name: public, filterCA: filter-ca, loopback: {tls: {enabled: true, existingSecret: loopback-tls, caConfigMap: filter-ca}},", 1)+"tls: {enabled: true, existingSecret: filter-tls}\n")
 	wantAccepted(t, 9)
 	awaitAnswer(t, gatewayURL)
 	wantNotes(t, "secure")
+
 	renew()
 	await(t, "the filter has the new certificate", func() error {
 		if n := metric(t, "secure", `harmony_tls_reloads_total{outcome="ok"}`); n != "1" {
@@ -176,6 +188,7 @@ func TestTLS(t *testing.T) {
 		}
 		return nil
 	})
+
 	wantAnswer(t, gatewayURL, "Renewed.")
 	wantGone(t, "secure")
 }

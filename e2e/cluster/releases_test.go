@@ -29,22 +29,27 @@ func TestTwoNamespaces(t *testing.T) {
 	t.Cleanup(func() { run(t, "helm", "uninstall", "harmony", "--namespace", "other", "--wait") })
 	awaitAnswer(t, gatewayURL)
 	testBackground(t)
+
 	question := func() {
 		t.Helper()
 		run(t, "helm", "test", "harmony", "--namespace", "other")
 	}
+
 	question()
 	secret := func() string {
 		return run(t, "kubectl", "--namespace", "other", "get", "secret", "harmony-envoy-harmony", "--output", "jsonpath={.data}")
 	}
+
 	helm(t, "harmony", otherValues, "--namespace", "other")
 	if text := secret(); strings.Contains(text, "TOKEN") || !strings.Contains(text, "seal-keys") {
 		t.Errorf("the Secret after the upgrade: %s", text)
 	}
+
 	run(t, "helm", "rollback", "harmony", "1", "--namespace", "other", "--wait", "--timeout", "2m")
 	if text := secret(); !strings.Contains(text, "TOKEN") {
 		t.Errorf("the Secret after the rollback: %s", text)
 	}
+
 	question()
 	wantGone(t, "harmony")
 	question()

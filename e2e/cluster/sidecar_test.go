@@ -65,6 +65,7 @@ engines: [{kind: vllm, service: {name: vllm, port: 8000}}]
 sealKeys: {keys: [MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=]}
 config: {responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}
 `
+
 	patch := func() {
 		t.Helper()
 		file := t.TempDir() + "/patch.yaml"
@@ -75,13 +76,16 @@ config: {responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}
 		run(t, "kubectl", "patch", "deployment", "my-envoy", "--patch-file", file)
 		run(t, "kubectl", "rollout", "status", "deployment/my-envoy", "--timeout", "2m")
 	}
+
 	helm(t, "mine", values)
 	apply(t, myEnvoy)
 	t.Cleanup(func() { run(t, "kubectl", "delete", "deployment,service", "my-envoy", "--wait") })
 	patch()
+
 	const url = "http://my-envoy.default.svc.cluster.local:10000/v1"
 	awaitAnswer(t, url)
 	wantAnswer(t, url, "Hello from the patched pod.")
+
 	helm(t, "mine", values+"extraEnv: [{name: EXTRA, value: a}]\n")
 	patch()
 	awaitAnswer(t, url)

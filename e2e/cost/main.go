@@ -84,6 +84,7 @@ func searchAll() int {
 		if !pattern.MatchString(t.Name) {
 			continue
 		}
+
 		// A minute is far beyond the allowance of steps, which begins with half a second of a core.
 		found, err := Search(t, &Options{
 			Seed: *seed, Rounds: *rounds, Time: *each, MaxBytes: *limit, Hang: time.Minute,

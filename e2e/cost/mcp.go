@@ -57,6 +57,7 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 	}
+
 	// A client also asks for a stream of messages by GET. 405 says that there is none.
 	if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&request) != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)

@@ -12,15 +12,16 @@ import (
 // Cost is what one request has cost. The figures do not depend on the speed of the
 // machine or on its load.
 type Cost struct {
-	// bytes of the request, the answer of the model and the list of tools
+	// Body is the bytes of the request, the answer of the model and the list of tools.
 	Body int
-	// Body, and the bytes that were taken of the budget
+	// Counted is Body, and the bytes that were taken of the budget.
 	Counted int
-	// bytes allocated, whether freed or not
+
+	// Allocated is bytes allocated, whether freed or not.
 	Allocated int64
-	// bytes that the outcome holds
+	// Kept is the bytes that the outcome holds.
 	Kept int64
-	// basic blocks that ran; 0 if the program is not built with counters
+	// Steps is the basic blocks that ran; 0 if the program is not built with counters.
 	Steps int64
 }
 
@@ -76,11 +77,13 @@ func measure(do task, size int, kept bool) Cost {
 		// What is garbage before must not be subtracted from what the outcome holds.
 		collect()
 	}
+
 	// It fails in a program without counters, or with counters that are not atomic.
 	counting := coverage.ClearCounters() == nil
 	runtime.ReadMemStats(&before)
 	reserved, outcome := do()
 	runtime.ReadMemStats(&after)
+
 	c := Cost{Body: size, Counted: size + reserved, Allocated: int64(after.TotalAlloc - before.TotalAlloc)}
 	if counting {
 		c.Steps, _ = steps() // without counters there are none
@@ -90,6 +93,7 @@ func measure(do task, size int, kept bool) Cost {
 		runtime.ReadMemStats(&after)
 		c.Kept = int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	}
+
 	// Without it the outcome is garbage as soon as nothing refers to it, and weighs nothing.
 	runtime.KeepAlive(outcome)
 	return c

@@ -85,12 +85,10 @@ func (m *mutator) double(at place, _ []place) {
 	v := at.value()
 	switch v.kind {
 	case '[':
-		// Of a copy: the list that is walked would grow with each element.
-		for _, element := range slices.Clone(v.list) {
+		for _, element := range v.list {
 			v.list = append(v.list, element.clone())
 		}
 	case '"':
-
 		// The two ends stay where they are, such as the brackets of a pattern.
 		i, j := m.within(v.raw, 0, len(v.raw)/2), m.within(v.raw, len(v.raw)/2, len(v.raw))
 		v.raw = v.raw[:j] + v.raw[i:j] + v.raw[j:]
@@ -164,7 +162,7 @@ func (m *mutator) words(at place, _ []place) {
 	}
 	word := vocabulary[m.r.IntN(len(vocabulary))]
 	// Letters that are in no token together are the dearest to tokenize.
-	if m.r.IntN(8) == 0 { // no word of the model's vocabulary
+	if m.r.IntN(8) == 0 {
 		letters := make([]byte, 64)
 		for i := range letters {
 			letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEF"[m.r.IntN(32)]
@@ -196,6 +194,7 @@ func (m *mutator) piece(at place, _ []place) {
 	if i > j {
 		i, j = j, i
 	}
+
 	// A piece without characters has no repetition.
 	if i < j {
 		v.raw = v.raw[:i] + strings.Repeat(v.raw[i:j], m.times(j-i)) + v.raw[j:]

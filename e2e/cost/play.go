@@ -21,10 +21,10 @@ import (
 // player makes the reply to a request with the filter's own state machine. It is the
 // engine, which answers the first model calls alike, and does the jobs one after the other.
 type player struct {
-	answer []harmony.Token
-	// of the model, that were answered
-	calls   int
+	answer  []harmony.Token
 	dialect engine.Dialect
+	// calls is how many calls of the model were answered.
+	calls int
 
 	// What the run waits for; one of them is set.
 	call *engine.Request
@@ -117,6 +117,7 @@ func generated(choice int, tokens []harmony.Token, last bool) []byte {
 		stop := "stop"
 		c.Finish = &stop
 	}
+
 	// There is no error: these are numbers and texts.
 	object, _ := json.Marshal(map[string]any{"request_id": "generate-tokens-1", "choices": []choices{c}})
 	return object

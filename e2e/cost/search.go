@@ -11,7 +11,7 @@ import (
 // Target is a part of the handling of requests.
 type Target struct {
 	Name string
-	// scenarios
+	// Seeds are scenarios.
 	Seeds []string
 	// Begin makes a service of its own for a scenario, and returns what is measured. What
 	// Begin costs is not counted.
@@ -20,16 +20,17 @@ type Target struct {
 
 // Options bound a search.
 type Options struct {
-	Seed uint64
-	// measured scenarios; 0: no bound
-	Rounds int
-	// 0: no bound
-	Time time.Duration
-	// of a scenario
-	MaxBytes int
-	// a scenario that takes longer ends the program; 0: none does
-	Hang  time.Duration
+	Seed  uint64
 	Goals []Goal
+
+	// Where the search ends. Rounds are measured scenarios; 0: no bound.
+	Rounds int
+	Time   time.Duration
+
+	// MaxBytes bounds a scenario.
+	MaxBytes int
+	// Hang is how long a scenario may take before it ends the program; 0: any time.
+	Hang time.Duration
 }
 
 // Found is the scenario that costs most of a goal's allowance.
@@ -38,7 +39,8 @@ type Found struct {
 	Share float64
 	Cost  Cost
 	Text  []byte
-	// rounds of the search
+
+	// What the search has done: the rounds, and the time.
 	Rounds int
 	Took   time.Duration
 }
@@ -92,9 +94,10 @@ type search struct {
 	o      *Options
 	start  time.Time
 	m      mutator
-	// of each goal, those with the most cost a byte, the dearest first
+
+	// best has for each goal those with the most cost a byte, the dearest first.
 	best [][]candidate
-	// of each goal, the one with the greatest share; its text is nil if there is none
+	// top has for each goal the one with the greatest share; its text is nil if there is none.
 	top    []candidate
 	rounds int
 }
@@ -105,6 +108,7 @@ func (s *search) round(goal int) {
 	if len(all) == 0 {
 		return
 	}
+
 	// The list is sorted: of two draws the lower index is the dearer candidate.
 	chosen := all[min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))]
 	root := chosen.tree.clone()
@@ -172,6 +176,7 @@ func (s *search) take(root *node, goal int) (c candidate, best bool) {
 	if !ok {
 		return c, false
 	}
+
 	// Only what would be kept is worth a second measurement.
 	if s.promising(&cost) && cost.Allocated < dearToRepeat && cost.Steps < dearToRepeat {
 		again, _ := s.measure(text, false)
@@ -185,7 +190,7 @@ func (s *search) take(root *node, goal int) (c candidate, best bool) {
 	}
 	for i := range s.o.Goals {
 		g := &s.o.Goals[i]
-		// Steps are 0 in a program without counters, and what a cost of 0 is kept for is nothing.
+		// Steps are 0 in a program without counters: there is nothing to keep.
 		if g.Figure(&c.cost) <= 0 {
 			continue
 		}
@@ -207,6 +212,7 @@ func (s *search) measure(text []byte, kept bool) (c Cost, ok bool) {
 	if s.o.Hang > 0 {
 		defer time.AfterFunc(s.o.Hang, func() { hang(s.target.Name, text, s.o.Hang) }).Stop()
 	}
+
 	// What Begin stores is another request's cost, so it is not measured.
 	do := s.target.Begin(scenario)
 	return measure(do, scenario.bytes(), kept), true
@@ -250,6 +256,7 @@ func (s *search) keep(goal int, c candidate) (first bool) {
 		}
 		return 0
 	})
+
 	// The same cost is nearly always the same scenario with another text: the list would fill with it.
 	if same || at == population {
 		return false
@@ -266,6 +273,7 @@ func (s *search) beyond() bool {
 		if s.top[i].text == nil || g.Share(&s.top[i].cost) <= 1 {
 			continue
 		}
+
 		// The lower figure replaces the first one, so that chance is not looked at again each round.
 		s.top[i].cost, _ = s.measure(s.top[i].text, g.Name == GoalKept)
 		if g.Share(&s.top[i].cost) > 1 {

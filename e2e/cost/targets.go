@@ -67,7 +67,7 @@ type endpoint struct {
 	path string
 	// wraps is the member of the body that has the request; "": the body is the request.
 	wraps string
-	// whose tools requests can name; nil: there is none
+	// mcp is the server whose tools requests can name; nil: there is none.
 	mcp *toolServer
 }
 
@@ -121,7 +121,8 @@ type exchange struct {
 	endpoint *api.Endpoint
 	request  *api.HTTPRequest
 	answer   []harmony.Token
-	// bytes that were taken of the budget
+
+	// reserved is the bytes that were taken of the budget.
 	reserved int
 	close    func()
 }
@@ -164,6 +165,7 @@ func (e *endpoint) body(s *scenario, answer []harmony.Token) []byte {
 	if e.wraps == "" {
 		return s.Request
 	}
+
 	// The model's answer comes with the request: a derender makes the reply of both.
 	body := append([]byte(`{"model":"m","generate_response":`), generated(0, answer, true)...)
 	body = append(append(body, `,"`+e.wraps+`":`...), s.Request...)

@@ -12,13 +12,13 @@ import (
 // node is a JSON value. Unlike a map, an object keeps the order of its members, and may
 // have one twice.
 type node struct {
-	// '{', '[', '"' or 0: a number, true, false or null
+	// kind is '{', '[', '"' or 0: a number, true, false or null.
 	kind byte
-	// of a string: its content without escapes; of kind 0: its JSON
+	// raw is of a string its content without escapes, of kind 0 its JSON.
 	raw string
-	// of an object
+
+	// keys are the names of an object's members, list their values or an array's elements.
 	keys []string
-	// of an object or an array
 	list []*node
 }
 
@@ -31,6 +31,7 @@ func parse(text string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// The decoder reads one value and leaves the rest.
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("text after the value")
@@ -64,6 +65,7 @@ func parseList(d *json.Decoder, kind byte) (*node, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			// The decoder has checked that a member begins with a text.
 			n.keys = append(n.keys, key.(string))
 		}
@@ -73,6 +75,7 @@ func parseList(d *json.Decoder, kind byte) (*node, error) {
 		}
 		n.list = append(n.list, v)
 	}
+
 	// The closing bracket, which More does not take.
 	_, err := d.Token()
 	return n, err
@@ -120,10 +123,9 @@ func (n *node) clone() *node {
 
 // place is where a value stands in a tree.
 type place struct {
-	// nil: the value is the root
 	parent *node
 	index  int
-	// the outermost object around the value that is a JSON Schema; nil: it is in none
+	// schema is the outermost object around the value that is a JSON Schema; nil: it is in none.
 	schema *node
 }
 

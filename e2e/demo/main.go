@@ -67,6 +67,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	if err != nil {
 		return err
 	}
+
 	// A demo whose processes do not end in good order has failed.
 	defer func() { err = errors.Join(err, stop()) }()
 	s.field("client", plain, "openai-go, base URL "+base)
@@ -76,9 +77,15 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 		screen: s, base: base,
 		// The SDK must not repeat a request that fails: the demo shows each one once.
 		client: openai.NewClient(option.WithBaseURL(base), option.WithAPIKey("none"), option.WithMaxRetries(0),
-			// slow enough to watch
+			// Slow enough to watch.
 			option.WithHeader("x-engine-sim", "delay=12ms")),
 	}
+	return d.talk(ctx)
+}
+
+// talk is the conversation, step by step.
+func (d *demo) talk(ctx context.Context) error {
+	s := d.screen
 	messages := make([]openai.ChatCompletionMessageParamUnion, 0, 3)
 	messages = append(messages, openai.UserMessage(question))
 	s.title("1  A question: the model thinks and calls a tool")
@@ -91,6 +98,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	if len(answer.ToolCalls) != 1 {
 		return fmt.Errorf("the model made %d tool calls, not one", len(answer.ToolCalls))
 	}
+
 	// The client sends back what the SDK knows of a message, which has no reasoning.
 	messages = append(messages, answer.ToParam(), openai.ToolMessage(weather, answer.ToolCalls[0].ID))
 	s.title("2  The tool's result: the model sees its reasoning again, which the client has not sent, and answers")
@@ -98,16 +106,19 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	if _, err := d.chat(ctx, "demo-2", messages); err != nil {
 		return err
 	}
+
 	s.title("3  The Responses API: the response is stored")
 	s.field("user", user, joke)
 	if err := d.respond(ctx, "demo-3", joke); err != nil {
 		return err
 	}
+
 	s.title("4  The next turn: the client names the response, and the model sees the conversation")
 	s.field("user", user, again)
 	if err := d.respond(ctx, "demo-4", again); err != nil {
 		return err
 	}
+
 	s.title("5  Another model: the filter lets it pass, byte for byte")
 	other, err := d.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
 		Model: "another-model", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")},
@@ -116,6 +127,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 		return err
 	}
 	s.field("content", final, other.Choices[0].Message.Content)
+
 	s.title("Done")
 	s.field("next", plain, "bin/envoy-harmony run --engine vllm=http://YOUR-ENGINE:8000")
 	return nil
@@ -164,9 +176,10 @@ type demo struct {
 	screen *screen
 	base   string
 	client openai.Client
-	// prompt of the previous turn
+
+	// before is the prompt of the previous turn.
 	before string
-	// id of the last response
+	// last is the id of the last response.
 	last string
 }
 
@@ -218,7 +231,7 @@ func (d *demo) chat(ctx context.Context, id string,
 // delta shows the content of a chunk.
 func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 	var more struct {
-		// the SDK has no field for it
+		// Reasoning is not in the SDK's types.
 		Reasoning string `json:"reasoning"`
 	}
 	if json.Unmarshal([]byte(delta.RawJSON()), &more) == nil && more.Reasoning != "" {

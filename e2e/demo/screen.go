@@ -36,10 +36,11 @@ type screen struct {
 	w     io.Writer
 	color bool
 	width int
-	// label of the text that is being streamed
+
+	// label is that of the text that is being streamed.
 	label  string
 	column int
-	// the line has no text yet
+	// indent says that the line has no text yet.
 	indent bool
 }
 
@@ -50,6 +51,7 @@ func newScreen(f *os.File) *screen {
 	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		s.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
+
 	// A width below three labels leaves no room for text.
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 3*labelWidth && n < maxWidth {
 		s.width = n

@@ -24,6 +24,7 @@ func TestConversationAffinity(t *testing.T) {
 			r := stack.NewReplicas(t, 4, &stack.LogFile{Quiet: true})
 			d := stack.Start(t, stack.Options{Config: r.Serve, Direct: direct})
 			used, keys := map[int]bool{}, map[string]bool{}
+
 			for c := range 16 {
 				k := stack.NewConversation("Be kind.")
 				for turn := range 4 {
@@ -32,16 +33,20 @@ func TestConversationAffinity(t *testing.T) {
 						t.Fatalf("status %d: %s: %v", status, reply.Raw, err)
 					}
 				}
+
 				served, prefix, session := r.TakeCounts()
 				i, alone := stack.OnlyServed(served, 4)
 				if !alone {
 					t.Errorf("conversation %d: %v", c, served)
 				}
+
 				if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(prefix) || session != prefix {
 					t.Errorf("prefix %q, session %q", prefix, session)
 				}
+
 				used[i], keys[prefix] = true, true
 			}
+
 			if len(used) < 2 || len(keys) != 16 {
 				t.Errorf("%d replicas were used, with %d keys", len(used), len(keys))
 			}
@@ -58,12 +63,15 @@ func TestChainAndSessionAffinity(t *testing.T) {
 		t.Helper()
 		return gjson.Parse(d.Answer(t, "/v1/responses", body, headers...))
 	}
+
 	first := post(`{"model":"gpt-oss-20b","input":"SAY one"}`)
 	_, want, _ := r.TakeCounts()
+
 	second := post(fmt.Sprintf(`{"model":"gpt-oss-20b","input":"SAY two","previous_response_id":%q}`, first.Get("id")))
 	if _, got, _ := r.TakeCounts(); got != want {
 		t.Errorf("the second response's key is %s, not %s", got, want)
 	}
+
 	third := post(fmt.Sprintf(`{"model":"gpt-oss-20b","input":"SAY three","previous_response_id":%q,"background":true}`, second.Get("id")))
 	for deadline := time.Now().Add(stack.Patience); ; time.Sleep(10 * time.Millisecond) {
 		if served, got, _ := r.TakeCounts(); slices.Max(served) > 0 {
@@ -76,6 +84,7 @@ func TestChainAndSessionAffinity(t *testing.T) {
 			t.Fatalf("the background response %s does not complete", third.Get("id"))
 		}
 	}
+
 	sessions := map[string]bool{}
 	for _, request := range []struct{ body, name, value string }{
 		{`{"model":"gpt-oss-20b","input":"SAY a","prompt_cache_key":"s"}`, "session-id", "other"},
@@ -90,6 +99,7 @@ func TestChainAndSessionAffinity(t *testing.T) {
 		}
 		sessions[session] = true
 	}
+
 	if _, _, err := stack.NewConversation("x").Ask(d, "SAY e", `,"prompt_cache_key":"s"`); err != nil {
 		t.Fatal(err)
 	}
@@ -114,24 +124,28 @@ func TestReplicaFails(t *testing.T) {
 			r := stack.NewReplicas(t, 3, &stack.LogFile{Quiet: true})
 			d := stack.Start(t, stack.Options{Config: r.Serve})
 			k := stack.NewConversation("Be kind.")
+
 			ask := func() {
 				t.Helper()
 				if status, reply, err := k.Ask(d, "SAY on", ""); status != http.StatusOK || reply.Get("choices.0.message.content").String() != "on" {
 					t.Fatalf("status %d: %s: %v", status, reply.Raw, err)
 				}
 			}
+
 			ask()
 			served, _, _ := r.TakeCounts()
 			dead, alone := stack.OnlyServed(served, 1)
 			if !alone {
 				t.Fatalf("%v", served)
 			}
+
 			die(r, dead)
 			for deadline := time.Now().Add(stack.Patience); d.Stat(t, "cluster.engine_sglang.outlier_detection.ejections_enforced_total") == 0; {
 				if ask(); time.Now().After(deadline) {
 					t.Fatal("the replica is not ejected")
 				}
 			}
+
 			served, _, _ = r.TakeCounts()
 			if served[dead] = 0; served[0]+served[1]+served[2] < 5 {
 				t.Errorf("the others served %v", served)
@@ -148,6 +162,7 @@ func BenchmarkAffinity(b *testing.B) {
 		return fmt.Sprintf("name: envoy.load_balancing_policies.%s\n                  typed_config:\n"+
 			`                    "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.%s.v3.%s`, name, name, message)
 	}
+
 	maglev := regexp.MustCompile(regexp.QuoteMeta(policy("maglev", "Maglev")) + `\n.*\n.*\{hash_balance_factor: 150\}`)
 	for _, way := range []struct {
 		name, policy string
@@ -171,10 +186,12 @@ func BenchmarkAffinity(b *testing.B) {
 					}
 					return maglev.ReplaceAllLiteralString(text, way.policy)
 				}})
+
 				sum.add(converse(b, d))
 				served, _, _ := r.TakeCounts()
 				sum.busiest += float64(slices.Max(served)) * float64(len(served)) / float64(200*6)
 			}
+
 			b.ReportMetric(100*float64(sum.cached)/float64(sum.prompt), "%cached")
 			b.ReportMetric(sum.busiest/float64(b.N), "busiest/mean")
 			b.ReportMetric(float64(sum.prompt)/float64(b.N)/(200*6), "prompt-tokens")
@@ -205,15 +222,18 @@ func converse(b *testing.B, d *stack.Dataplane) spread {
 		}
 		return text.String()
 	}
+
 	applications := make([]string, 10)
 	for i := range applications {
 		applications[i] = words(800)
 	}
+
 	type next struct {
 		k    *stack.Conversation
 		turn int
 		text []string
 	}
+
 	waiting := make([]*next, 200)
 	for i := range waiting {
 		n := &next{k: stack.NewConversation(applications[i%len(applications)])}
@@ -222,6 +242,7 @@ func converse(b *testing.B, d *stack.Dataplane) spread {
 		}
 		waiting[i] = n
 	}
+
 	var mu sync.Mutex
 	var sum spread
 	turn := func(n *next) {
@@ -231,12 +252,14 @@ func converse(b *testing.B, d *stack.Dataplane) spread {
 		if status != http.StatusOK {
 			b.Errorf("status %d: %s: %v", status, reply.Raw, err)
 		}
+
 		sum.prompt += reply.Get("usage.prompt_tokens").Int()
 		sum.cached += reply.Get("usage.prompt_tokens_details.cached_tokens").Int()
 		if n.turn++; n.turn < len(n.text) {
 			waiting = append(waiting, n)
 		}
 	}
+
 	// take returns a random conversation that waits for its next turn.
 	running := 0
 	ended := sync.NewCond(&mu)
@@ -255,6 +278,7 @@ func converse(b *testing.B, d *stack.Dataplane) spread {
 		running++
 		return n
 	}
+
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
@@ -267,6 +291,7 @@ func converse(b *testing.B, d *stack.Dataplane) spread {
 			}
 		})
 	}
+
 	workers.Wait()
 	return sum
 }

@@ -41,19 +41,23 @@ func engineReplies(t *testing.T, d *stack.Dataplane, kind string) {
 	const text = "THINK hm, naïve 🙂\nSAY Hello, naïve 🙂!"
 	want := []stack.ChoiceResult{{Reasoning: "hm, naïve 🙂", Content: "Hello, naïve 🙂!", Finish: "stop"}}
 	c := d.Openai()
+
 	for name, got := range map[string]stack.ChatReply{"whole": stack.NonStreamed(t, c, stack.UserMessage(stack.ModelOf(kind), text)), "streamed": stack.Streamed(t, c, stack.UserMessage(stack.ModelOf(kind), text))} {
 		if diff := cmp.Diff(want, got.Choices); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+
 		if got.Usage.PromptTokens == 0 || got.Usage.CompletionTokens == 0 {
 			t.Errorf("%s: usage %+v", name, got.Usage)
 		}
 	}
+
 	cut := stack.UserMessage(stack.ModelOf(kind), "WORDS 100")
 	cut.MaxCompletionTokens = openai.Int(20)
 	if got := stack.NonStreamed(t, c, cut); got.Choices[0].Finish != "length" || got.Usage.CompletionTokens != 20 {
 		t.Errorf("cut: %+v", got)
 	}
+
 	stopped := stack.UserMessage(stack.ModelOf(kind), "SAY one two three")
 	stopped.Stop = openai.ChatCompletionNewParamsStopUnion{OfString: openai.String(" two")}
 	for name, got := range map[string]stack.ChatReply{"whole": stack.NonStreamed(t, c, stopped), "streamed": stack.Streamed(t, c, stopped)} {
@@ -61,9 +65,11 @@ func engineReplies(t *testing.T, d *stack.Dataplane, kind string) {
 			t.Errorf("stopped, %s: %+v", name, got)
 		}
 	}
+
 	if !engine.IsGRPC(kind) {
 		return
 	}
+
 	const words = 100_000 // in one message
 	long := stack.NonStreamed(t, c, stack.UserMessage(stack.ModelOf(kind), strings.Repeat("word ", words)+"\nSAY done"))
 	if long.Choices[0].Content != "done" || long.Usage.PromptTokens < words {
@@ -87,6 +93,7 @@ func checkLogprobs(t *testing.T, d *stack.Dataplane, kind string) {
 	p := stack.UserMessage(stack.ModelOf(kind), "THINK hm\nSAY "+text)
 	p.Logprobs, p.TopLogprobs = openai.Bool(true), openai.Int(2)
 	c := d.Openai()
+
 	if kind == "llamacpp" {
 		_, err := c.Chat.Completions.New(t.Context(), p)
 		stack.WantErrorWith(t, err, http.StatusBadRequest, "logprobs are not supported")
@@ -94,10 +101,12 @@ func checkLogprobs(t *testing.T, d *stack.Dataplane, kind string) {
 		stack.WantErrorWith(t, err, http.StatusBadRequest, "logprobs are not supported")
 		return
 	}
+
 	whole, err := c.Chat.Completions.New(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stream := c.Chat.Completions.NewStreaming(t.Context(), p)
 	defer func() { _ = stream.Close() }()
 	var entries []openai.ChatCompletionTokenLogprob
@@ -106,9 +115,11 @@ func checkLogprobs(t *testing.T, d *stack.Dataplane, kind string) {
 			entries = append(entries, choice.Logprobs.Content...)
 		}
 	}
+
 	if err := stream.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	for how, entries := range map[string][]openai.ChatCompletionTokenLogprob{"whole": whole.Choices[0].Logprobs.Content, "streamed": entries} {
 		var joined []byte
 		for _, e := range entries {
@@ -119,6 +130,7 @@ func checkLogprobs(t *testing.T, d *stack.Dataplane, kind string) {
 				t.Errorf("%s: %s", how, e.RawJSON())
 			}
 		}
+
 		if string(joined) != text {
 			t.Errorf("%s: the entries join to %q", how, joined)
 		}
@@ -149,28 +161,34 @@ func engineFails(t *testing.T, d *stack.Dataplane, kind string) {
 			}
 		}
 	}
+
 	// Envoy retries, even if a gRPC call was rejected.
 	id := strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())
 	d.Chat(t, stack.ModelOf(kind), "SIM status=503", "", "x-request-id", id)
 	if got := d.EngineRequests(t, id); len(got) != 3 {
 		t.Errorf("the engine got a request %d times that it answers with 503", len(got))
 	}
+
 	if resp, text := d.Chat(t, stack.ModelOf(kind), "x", `,"temperature":1.5,"max_completion_tokens":200000`); resp.StatusCode >= http.StatusInternalServerError {
 		t.Errorf("too long: %s: %s", resp.Status, text)
 	}
+
 	faults := []string{"error@15", "end@15", "garbage@15"}
 	if !d.Direct { // otherwise Envoy resets the client's stream
 		faults = append(faults, "cut@15")
 	}
+
 	for _, fault := range faults {
 		resp, text := d.Chat(t, stack.ModelOf(kind), "NOTHINK\nWORDS 60\nSIM fault="+fault, "")
 		if stack.ReadError(t, text); resp.StatusCode != http.StatusBadGateway {
 			t.Errorf("%s: %s: %s", fault, resp.Status, text)
 		}
+
 		resp, text = d.Chat(t, stack.ModelOf(kind), "NOTHINK\nWORDS 60\nSIM delay=15ms fault="+fault, `,"stream":true`)
 		if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"w`) || !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
 			t.Errorf("%s, streamed: %s: %s", fault, resp.Status, text)
 		}
+
 		for name := range resp.Trailer {
 			t.Errorf("%s: the client gets the trailer %s", fault, name)
 		}

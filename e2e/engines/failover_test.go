@@ -30,6 +30,7 @@ func TestFailingReplica(t *testing.T) {
 						c.Routing = config.Routing{}
 					}
 				}})
+
 				converse := func(n int, content string) error {
 					more := fmt.Sprintf(`,"stream":%t`, n%2 == 0)
 					status, text, err := d.TryChat(fmt.Sprintf("Conversation %d.\n%s", n, content), more)
@@ -38,6 +39,7 @@ func TestFailingReplica(t *testing.T) {
 					}
 					return err
 				}
+
 				n := 0
 				several := func(count int) {
 					t.Helper()
@@ -48,9 +50,11 @@ func TestFailingReplica(t *testing.T) {
 						}
 					}
 				}
+
 				for n == 0 || healthy.Calls.Load() == 0 || failing.Calls.Load() == 0 {
 					several(1)
 				}
+
 				failing.SetFailure(how)
 				var busy sync.WaitGroup
 				for i := range 12 {
@@ -60,9 +64,11 @@ func TestFailingReplica(t *testing.T) {
 						}
 					})
 				}
+
 				several(20)
 				busy.Wait()
 				several(20)
+
 				if failing.Calls.Load() == 0 {
 					t.Error("the failing replica got no call")
 				}
@@ -78,9 +84,11 @@ func TestLongPromptIsRetried(t *testing.T) {
 	d := stack.Start(t, stack.Options{Quiet: true, Config: func(c *config.Config) {
 		c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{healthy.URL, failing.URL}}}
 	}})
+
 	failing.SetFailure(func(w http.ResponseWriter, _ int32) {
 		http.Error(w, "no room", http.StatusServiceUnavailable)
 	})
+
 	long := strings.Repeat("text ", 125_000)
 	for n := 0; failing.Calls.Load() == 0; n++ {
 		status, text, err := d.TryChat(fmt.Sprintf("Conversation %d.\n%s\nNOTHINK\nSAY on", n, long), "")
@@ -88,6 +96,7 @@ func TestLongPromptIsRetried(t *testing.T) {
 			t.Fatalf("conversation %d: status %d: %.200s, %v", n, status, text, err)
 		}
 	}
+
 	if n := d.Stat(t, "cluster.engine_vllm.upstream_rq_retry_success"); n == 0 {
 		t.Error("Envoy has not retried the call")
 	}
@@ -119,6 +128,7 @@ func TestDisconnectingReplicaIsEjected(t *testing.T) {
 func TestHealthChecks(t *testing.T) {
 	log := &stack.LogFile{Quiet: true}
 	healthy := stack.NewFlakyEngine(t, log)
+
 	var calls atomic.Int32
 	unwell := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -127,19 +137,23 @@ func TestHealthChecks(t *testing.T) {
 		http.Error(w, "loading", http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(unwell.Close)
+
 	d := stack.Start(t, stack.Options{Quiet: true, Config: func(c *config.Config) {
 		c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{healthy.URL, unwell.URL}, HealthPath: "/health"}}
 	}})
+
 	for deadline := time.Now().Add(stack.Patience); d.Stat(t, "cluster.engine_vllm.membership_healthy") != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("Envoy does not have one healthy and one unhealthy replica")
 		}
 	}
+
 	for n := range 16 {
 		if resp, text := d.Chat(t, stack.SGLangModel, fmt.Sprintf("Conversation %d.\nSAY on", n), ""); resp.StatusCode != http.StatusOK || resp.Header.Get(header.Upstream) != "" {
 			t.Errorf("%s %v: %s", resp.Status, resp.Header, text)
 		}
 	}
+
 	if calls.Load() > 0 || healthy.Calls.Load() < 16 {
 		t.Errorf("%d calls went to the unhealthy replica, %d to the other", calls.Load(), healthy.Calls.Load())
 	}

@@ -34,11 +34,13 @@ func TestGRPCMessages(t *testing.T) {
 	if _, err := os.Stat(stack.Python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")
 	}
+
 	number := func(x float64) *float64 { return &x }
 	topK, seed := 40, int64(7)
 	prompt := func(user string) []harmony.Token {
 		return harmony.AppendEncodeSpecial(nil, "<|start|>user<|message|>"+user+"<|end|><|start|>assistant")
 	}
+
 	requests := []*engine.Request{
 		{ID: "chatcmpl-1", Prompt: prompt("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), N: 1, MaxTokens: 200},
 		{
@@ -54,6 +56,7 @@ func TestGRPCMessages(t *testing.T) {
 		{ID: "chatcmpl-7", Prompt: prompt("x"), N: 1, MaxTokens: 60, Constraint: constraint.Text("x")},
 		{ID: "chatcmpl-8", Prompt: prompt("NOTHINK\nSAY x"), N: 1, MaxTokens: 60, Logprobs: true, TopLogprobs: 2},
 	}
+
 	var kinds []string
 	var cases bytes.Buffer
 	lines := json.NewEncoder(&cases)
@@ -61,6 +64,7 @@ func TestGRPCMessages(t *testing.T) {
 		if !engine.IsGRPC(kind) {
 			continue
 		}
+
 		kinds = append(kinds, kind)
 		dialect, _ := engine.ByKind(kind)
 		for _, r := range withPrefill(t, dialect, requests) {
@@ -73,16 +77,19 @@ func TestGRPCMessages(t *testing.T) {
 			}
 		}
 	}
+
 	log := &stack.LogFile{}
 	cmd := exec.CommandContext(t.Context(), stack.Python, "python/grpc_engine.py")
 	cmd.Env = append(os.Environ(), "ENGINE="+strings.TrimPrefix(stack.StartSim(t, log), "http://"))
 	cmd.Stdin = &cases
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr.Bytes())
 	}
+
 	answers := json.NewDecoder(bytes.NewReader(out))
 	for _, kind := range kinds {
 		dialect, _ := engine.ByKind(kind)
@@ -92,6 +99,7 @@ func TestGRPCMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		t.Run(kind, func(t *testing.T) {
 			checkGRPC(t, kind, requests, got[:len(requests)])
 			checkPrefill(t, kind, got[len(requests):])
@@ -161,16 +169,19 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 		}
 		return p
 	}
+
 	for i, r := range got {
 		ids, _ := r.Request["tokenized"].(map[string]any)
 		want := make([]any, len(requests[i].Prompt))
 		for j, id := range requests[i].Prompt {
 			want[j] = float64(id)
 		}
+
 		if r.Request["request_id"] != requests[i].ID || !cmp.Equal(ids[names["ids"]], any(want)) || r.Request["stream"] != true && r.Request["streaming"] != true {
 			t.Errorf("request %d: %v", i, r.Request)
 		}
 	}
+
 	least, all := params(got[0]), params(got[1])
 	for name, want := range map[string][2]any{
 		"temperature": {1., .5}, "top_p": {1., .75}, "min_p": {0., .25}, "frequency_penalty": {0., -.5}, "presence_penalty": {0., 1.5},
@@ -181,23 +192,28 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 			t.Errorf("%s is %v and %v, want %v", name, least[name], all[name], want)
 		}
 	}
+
 	if all["top_k"] != 40. || least["top_k"] != 0. && least["top_k"] != -1. {
 		t.Errorf("top_k %v and %v", least["top_k"], all["top_k"])
 	}
+
 	if limit := names["max_tokens"]; limit != "" && all[limit] != 60. || limit == "" && got[1].Request["max_tokens"] != 60. {
 		t.Errorf("the limit: %v", got[1].Request)
 	}
 	if seed := names["seed"]; seed != "" && all[seed] != 7. && all[seed] != "7" { // 64-bit numbers are strings in JSON
 		t.Errorf("seed %v", all[seed])
 	}
+
 	if tagged, err := json.Marshal(got[6].Request); err != nil || !strings.Contains(string(tagged), `"structural_tag\"`) && !strings.Contains(string(tagged), `"structural_tag":"`) {
 		t.Errorf("no structural tag: %s, %v", tagged, err)
 	}
+
 	for field, want := range grpcModels[kind] {
 		if value := got[0].Model[field]; value != want {
 			t.Errorf("the model's %s is %v, want %v", field, value, want)
 		}
 	}
+
 	checkGRPCLogprobs(t, kind, got[7])
 	for i, want := range []struct{ code, finish string }{{"OK", "stop"}, {"OK", "stop"}, {"OK", "length"}, {"INVALID_ARGUMENT", ""}, {"UNAVAILABLE", ""}, {"INTERNAL", ""}} {
 		finish := ""
@@ -211,9 +227,11 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 				finish, _ = c["finish_reason"].(string)
 			}
 		}
+
 		if got[i].Code != want.code || finish != want.finish {
 			t.Errorf("call %d: code %s %q, finish %q", i, got[i].Code, got[i].Details, finish)
 		}
+
 		if i == 0 && (len(ids) == 0 || !slices.Equal(ids[len(ids)-1:], []any{200002.})) {
 			t.Errorf("ids %v do not end with the stop token", ids)
 		}
@@ -230,12 +248,14 @@ func checkGRPCLogprobs(t *testing.T, kind string, got grpcReply) {
 	if want := map[string]any{"vllm-grpc": 3., "sglang-grpc": 2., "trtllm-grpc": 2.}[kind]; asked != want || kind == "sglang-grpc" && got.Request["return_logprob"] != true {
 		t.Errorf("asked for %v, want %v", asked, want)
 	}
+
 	chunks := 0
 	for _, reply := range got.Replies {
 		c := reply["chunk"]
 		if c == nil {
 			continue
 		}
+
 		chunks++
 		ids, _ := c["token_ids"].([]any)
 		logprobs, _ := c["logprobs"].([]any)
@@ -245,10 +265,12 @@ func checkGRPCLogprobs(t *testing.T, kind string, got grpcReply) {
 				t.Errorf("log probabilities of other tokens: %v", c)
 			}
 		}
+
 		if len(ids) == 0 || len(logprobs) != len(ids) {
 			t.Errorf("%d log probabilities of %d tokens", len(logprobs), len(ids))
 		}
 	}
+
 	if chunks == 0 || got.Code != "OK" {
 		t.Errorf("%d chunks, %s", chunks, got.Code)
 	}

@@ -24,6 +24,7 @@ func TestSeveralModels(t *testing.T) {
 		c.Models = []config.Model{{Match: "=" + stack.VLLMModel, Engine: "vllm-grpc"}, {Match: "=gpt-oss-fast", UpstreamModel: stack.SGLangModel, Effort: "low"}}
 		c.TenantHeader = "x-tenant"
 	}})
+
 	failure := 0 // status of the upstream's reply; 0: it succeeds
 	d.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -41,6 +42,7 @@ func TestSeveralModels(t *testing.T) {
 			_, _ = io.WriteString(w, `upstream `+r.URL.Path+` `+string(body))
 		}
 	})
+
 	t.Run("list", func(t *testing.T) {
 		c := d.Openai()
 		list := func() (ids []string) {
@@ -57,28 +59,34 @@ func TestSeveralModels(t *testing.T) {
 			}
 			return ids
 		}
+
 		own := []string{"openai/gpt-oss-20b", "openai/gpt-oss-120b", stack.SGLangModel, stack.VLLMModel, "gpt-oss-fast"}
 		if diff := cmp.Diff(append([]string{stack.OtherModel}, own...), list()); diff != "" {
 			t.Errorf("models (-want +got):\n%s", diff)
 		}
+
 		one, err := c.Models.Get(t.Context(), stack.SGLangModel)
 		if err != nil || one.ID != stack.SGLangModel || !strings.Contains(one.RawJSON(), `"max_model_len"`) {
 			t.Errorf("%v, %v", one.RawJSON(), err)
 		}
+
 		resp := d.Do(t, http.MethodGet, "/v1/models/unlisted", "", http.NoBody)
 		if text, err := io.ReadAll(resp.Body); string(text) != "upstream /v1/models/unlisted " || err != nil {
 			t.Errorf("a model that is not listed: %s, %v", text, err)
 		}
+
 		failure = http.StatusTooManyRequests
 		if diff := cmp.Diff(own, list()); diff != "" {
 			t.Errorf("models without the upstream's (-want +got):\n%s", diff)
 		}
+
 		failure = http.StatusUnauthorized // clients check their key this way
 		resp = d.Do(t, http.MethodGet, "/v1/models", "", http.NoBody)
 		if text, err := io.ReadAll(resp.Body); resp.StatusCode != failure || string(text) != `{"error":{"message":"theirs"}}` || resp.Header.Get("www-authenticate") != "Bearer" || err != nil {
 			t.Errorf("without a key: %s: %s, %v", resp.Status, text, err)
 		}
 	})
+
 	t.Run("chat", func(t *testing.T) {
 		for model, sim := range map[string]string{stack.SGLangModel: stack.SGLangModel, stack.VLLMModel: stack.VLLMModel, "gpt-oss-fast": stack.SGLangModel, stack.OtherModel: ""} {
 			for _, more := range []string{"", `,"stream":true`} {
@@ -88,9 +96,11 @@ func TestSeveralModels(t *testing.T) {
 				if sim == "" {
 					want = "upstream /v1/chat/completions {"
 				}
+
 				if resp.StatusCode != http.StatusOK || !strings.Contains(text, want) {
 					t.Errorf("%s%s: %s: %s", model, more, resp.Status, text)
 				}
+
 				for served, url := range sims {
 					d.Sim = url
 					if n := len(d.EngineRequests(t, id)); n != map[bool]int{true: 1}[served == sim] {
@@ -113,19 +123,23 @@ func TestContextOfEngines(t *testing.T) {
 				c.Engines, c.Models = []config.Engine{{Kind: kind, URLs: []string{address}}}, nil
 			}})
 			d.Upstream.Handle(http.NotFound)
+
 			c := d.Openai()
 			page, err := c.Models.List(t.Context())
 			if err != nil || len(page.Data) != 1 || page.Data[0].ID != stack.SGLangModel || !strings.Contains(page.Data[0].RawJSON(), `"max_model_len":500`) {
 				t.Errorf("%+v, %v", page, err)
 			}
+
 			if resp, text := d.Chat(t, stack.SGLangModel, "NOTHINK\nSAY yes", ""); gjson.Get(text, "choices.0.message.content").Str != "yes" {
 				t.Errorf("%s: %s", resp.Status, text)
 			}
+
 			id := "context-" + kind
 			resp, text := d.Chat(t, stack.SGLangModel, strings.Repeat("word ", 500), "", "x-request-id", id)
 			if e := stack.ReadError(t, text); resp.StatusCode != http.StatusBadRequest || e.Code == nil || *e.Code != "context_length_exceeded" {
 				t.Errorf("%s: %s", resp.Status, text)
 			}
+
 			if n := len(d.EngineRequests(t, id)); n != 0 {
 				t.Errorf("the engine got %d requests with too long a prompt", n)
 			}

@@ -46,11 +46,13 @@ func requests(t testing.TB, p stack.Parts, id string) map[string][]partRequest {
 			if err != nil {
 				continue // the engine has been killed
 			}
+
 			var all []partRequest
 			if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
 				t.Fatal(err)
 			}
 			_ = resp.Body.Close() // already read
+
 			for _, l := range all {
 				if strings.Contains(l.RequestID+"-", id+"-") {
 					l.engineURL = one.URL
@@ -59,6 +61,7 @@ func requests(t testing.TB, p stack.Parts, id string) map[string][]partRequest {
 			}
 		}
 	}
+
 	http.DefaultClient.CloseIdleConnections()
 	return found
 }
@@ -127,11 +130,13 @@ func checkRequests(t *testing.T, p stack.Parts, d *stack.Dataplane, kind string)
 		if cached := gjson.Get(text, "usage.prompt_tokens_details.cached_tokens").Int(); int(cached) != prefill.Cached || round > 0 && cached == 0 || cached >= gjson.Get(text, "usage.prompt_tokens").Int() {
 			t.Errorf("round %d: cached %d, the prefill engine has %d: %s", round, cached, prefill.Cached, text)
 		}
+
 		for name := range prefill.Header {
 			if name == "x-harmony-prefill" || name == "x-harmony-engine" {
 				t.Errorf("the engine gets %s", name)
 			}
 		}
+
 		switch {
 		case bootstrapRoom:
 			u, err := url.Parse(prefill.engineURL)
@@ -168,11 +173,13 @@ func checkAffinity(t *testing.T, p stack.Parts, d *stack.Dataplane, kind string)
 			d.Answer(t, "/v1/chat/completions", body, "x-request-id", id)
 			at = append(at, await(t, p, id, stack.StateFinished, 1, 1)[stack.RolePrefill][0].engineURL)
 		}
+
 		if at[0] != at[1] {
 			t.Errorf("conversation %d went from %s to %s", n, at[0], at[1])
 		}
 		used[at[0]]++
 	}
+
 	if len(used) != 2 {
 		t.Errorf("the conversations went to %v", used)
 	}
@@ -201,12 +208,14 @@ func checkFailures(t *testing.T, p stack.Parts, d *stack.Dataplane, kind string)
 			if stack.ReadError(t, text); resp.StatusCode != tt.status {
 				t.Errorf("%s%s: %s: %s", tt.directive, more, resp.Status, text)
 			}
+
 			ids := map[string]bool{}
 			for _, list := range requests(t, p, id) {
 				for _, l := range list {
 					ids[l.RequestID] = true
 				}
 			}
+
 			least, most := 1, 1
 			if tt.again { // more requests are needed to reach another decode engine
 				least, most = 2, 4
@@ -216,6 +225,7 @@ func checkFailures(t *testing.T, p stack.Parts, d *stack.Dataplane, kind string)
 			}
 		}
 	}
+
 	resp, text := d.Chat(t, stack.ModelOf(kind), "NOTHINK\nWORDS 60\nSIM delay=15ms\nSIM/decode fault=cut@15", `,"stream":true`)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"w`) || !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
 		t.Errorf("the decode engine disconnects in the stream: %s: %s", resp.Status, text)
@@ -248,6 +258,7 @@ func checkDisconnects(t *testing.T, p stack.Parts, d *stack.Dataplane, kind stri
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Request-Id", id)
+
 		ended, first := make(chan struct{}), make(chan string, 1)
 		go func() {
 			defer close(ended)
@@ -261,6 +272,7 @@ func checkDisconnects(t *testing.T, p stack.Parts, d *stack.Dataplane, kind stri
 			first <- line
 			<-ctx.Done()
 		}()
+
 		if name == "late" {
 			if line := stack.Receive(t, first, "the first line"); !strings.HasPrefix(line, "data: ") {
 				t.Errorf("the stream starts with %q", line)
@@ -273,8 +285,10 @@ func checkDisconnects(t *testing.T, p stack.Parts, d *stack.Dataplane, kind stri
 			awaitDecode(t, p, id, stack.StateCancelled)
 			continue
 		}
+
 		decodes := map[bool]int{false: 0, true: 1}[bootstrapRoom]
 		await(t, p, id, stack.StateRunning, 1, decodes)
+
 		leave()
 		<-ended
 		await(t, p, id, stack.StateCancelled, 1, decodes)
@@ -406,6 +420,7 @@ func TestDisaggregatedRetry(t *testing.T) {
 						time.Sleep(5 * time.Millisecond)
 					}
 				}
+
 				d := stack.Start(t, stack.Options{SimURL: p[stack.RoleDecode][0].URL, Config: func(c *config.Config) {
 					e := config.Engine{Kind: kind, URLs: []string{p[stack.RoleDecode][0].URL}, Prefill: []config.Prefill{stack.PrefillAt(t, kind, p[stack.RolePrefill][0].URL)}}
 					switch {
@@ -418,16 +433,19 @@ func TestDisaggregatedRetry(t *testing.T) {
 					}
 					c.Engines, c.Models = []config.Engine{e}, nil
 				}})
+
 				again := 0
 				for n := 0; n < 8 || again == 0 && n < 100; n++ {
 					before := broken.Load()
 					breaks.Store(1)
 					id := idOf(t, "-", n)
 					current.Store(id)
+
 					resp, text := d.Chat(t, stack.SGLangModel, fmt.Sprintf("SAY hello %d\nSIM/prefill delay=20ms", n), "", "x-request-id", id)
 					if resp.StatusCode != http.StatusOK || gjson.Get(text, "choices.0.message.content").Str != fmt.Sprint("hello ", n) {
 						t.Errorf("%s: %s", resp.Status, text)
 					}
+
 					if broken.Load() == before {
 						continue
 					}
@@ -436,6 +454,7 @@ func TestDisaggregatedRetry(t *testing.T) {
 					if kind == "vllm" && role == stack.RoleDecode { // the prompt has been computed twice
 						want = 3
 					}
+
 					rooms, states := map[string]bool{}, map[string]int{}
 					for deadline := time.Now().Add(stack.Patience); states[stack.StateFinished] != want || states[stack.StateRunning] > 0; time.Sleep(10 * time.Millisecond) {
 						if time.Now().After(deadline) {
@@ -449,10 +468,12 @@ func TestDisaggregatedRetry(t *testing.T) {
 							}
 						}
 					}
+
 					if kind == "sglang" && len(rooms) != 2 {
 						t.Errorf("rooms: %v", rooms)
 					}
 				}
+
 				if again == 0 {
 					t.Error("no request has failed")
 				}
@@ -486,6 +507,7 @@ var loopbackPath = regexp.MustCompile(`pipe: \{path: "([^"]*/loopback)"`)
 func TestPinnedPrefill(t *testing.T) {
 	log := &stack.LogFile{}
 	p := stack.NewParts(t, log)
+
 	var socket string
 	stack.Start(t, stack.Options{SimURL: p[stack.RoleDecode][0].URL, Config: p.Serve(t), Bootstrap: func(text string) string {
 		if m := loopbackPath.FindStringSubmatch(text); m != nil {
@@ -493,10 +515,12 @@ func TestPinnedPrefill(t *testing.T) {
 		}
 		return text
 	}})
+
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
+
 	for name, want := range map[string]int{
 		strings.TrimPrefix(p[stack.RolePrefill][0].URL, "http://"): http.StatusOK,
 		strings.TrimPrefix(p[stack.RolePrefill][1].URL, "http://"): http.StatusOK,
@@ -512,11 +536,13 @@ func TestPinnedPrefill(t *testing.T) {
 		if name != "" {
 			req.Header.Set("x-harmony-prefill", name)
 		}
+
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close() // only the status is checked
+
 		if resp.StatusCode != want {
 			t.Errorf("%q: %s, want %d", name, resp.Status, want)
 		}

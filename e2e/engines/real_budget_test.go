@@ -51,14 +51,17 @@ func endlessReasoning(t *testing.T, d *stack.Dataplane, model string) {
 			if status != http.StatusOK {
 				t.Fatalf("status %d: %s", status, reply.Raw)
 			}
+
 			if reply.Get("choices.0.message.content").Str != "" {
 				answers[budget > 0]++
 			}
+
 			if n := reply.Get("usage.completion_tokens_details.reasoning_tokens").Int(); budget > 0 && (n < int64(budget) || n > int64(budget)+3) {
 				t.Errorf("%d tokens of reasoning: %s", n, reply.Raw)
 			}
 		}
 	}
+
 	t.Logf("%d of %d replies have an answer with a budget, %d without", answers[true], requests, answers[false])
 	if answers[true] != requests || answers[false] == requests {
 		t.Errorf("answers: %v", answers)
@@ -72,6 +75,7 @@ func TestRealKill(t *testing.T) {
 	cmd := exec.Command("engines/run.sh", "serve", "vllm")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	log, err := os.Create("../.engines/vllm-killed.log")
 	if err != nil {
 		t.Fatal(err)
@@ -81,11 +85,13 @@ func TestRealKill(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	kill := sync.OnceFunc(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
 	defer kill()
+
 	second := "http://127.0.0.1:" + port
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Second) {
 		if resp, err := http.Get(second + "/health"); err == nil {
@@ -96,16 +102,19 @@ func TestRealKill(t *testing.T) {
 			t.Fatal("the second engine is not ready: see .engines/vllm-killed.log")
 		}
 	}
+
 	d := stack.Start(t, stack.Options{SimURL: first.url, Config: func(c *config.Config) {
 		c.Date, c.Routing = tinyDate, config.Routing{}
 		c.Engines = []config.Engine{{Kind: "vllm", URLs: []string{first.url, second}}}
 		c.Models = []config.Model{{Match: "=" + stack.ModelOf("vllm"), UpstreamModel: tinyModel, ContextLength: tinyContext}}
 	}})
+
 	const words, streams = 120, 8
 	want := make([]string, words)
 	for i := range want {
 		want[i] = fmt.Sprintf("w%d", i+1)
 	}
+
 	running := func() int { return metric("vllm:num_requests_running")(t, realEngine{url: second}) }
 	var clients sync.WaitGroup
 	for i := range streams {
@@ -116,8 +125,10 @@ func TestRealKill(t *testing.T) {
 			}
 		})
 	}
+
 	stack.Eventually(t, "streams at the second engine", func() bool { return running() > 1 })
 	time.Sleep(time.Second) // in mid-stream
+
 	lost := running()
 	kill()
 	clients.Wait()

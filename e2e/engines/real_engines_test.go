@@ -82,12 +82,14 @@ func metric(name string) func(*testing.T, realEngine) int {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
+
 		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 			line := lines.Text()
 			if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
@@ -98,6 +100,7 @@ func metric(name string) func(*testing.T, realEngine) int {
 				return int(n)
 			}
 		}
+
 		t.Fatalf("the engine has no metric %s", name)
 		return 0
 	}
@@ -111,10 +114,12 @@ func grpcLoad(t *testing.T, e realEngine) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
+
 	var reply emptypb.Empty // all fields are unknown
 	if err := conn.Invoke(t.Context(), "/vllm.grpc.engine.VllmEngine/GetLoads", &emptypb.Empty{}, &reply); err != nil {
 		t.Fatal(err)
 	}
+
 	const loads, runningRequests = 4, 2
 	n := 0
 	protoFields(t, reply.ProtoReflect().GetUnknown(), func(number protowire.Number, _ uint64, message []byte) {
@@ -247,14 +252,17 @@ func realChat(t *testing.T, d *stack.Dataplane, model string) {
 				if tt.change != nil {
 					tt.change(&p)
 				}
+
 				r := ask(t, c, p)
 				if diff := gocmp.Diff(tt.want, r.Choices); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
+
 				u := r.Usage
 				if u.PromptTokens == 0 || u.CompletionTokens == 0 || (u.CompletionTokensDetails.ReasoningTokens > 0) != (tt.want[0].Reasoning != "") {
 					t.Errorf("usage %s", u.RawJSON())
 				}
+
 				if tt.want[0].Finish == "length" && u.CompletionTokens != p.MaxCompletionTokens.Value {
 					t.Errorf("%d tokens, the limit is %d", u.CompletionTokens, p.MaxCompletionTokens.Value)
 				}
@@ -346,24 +354,29 @@ func realResponsesTurns(t *testing.T, d *stack.Dataplane, model string) {
 				p.Tools = stack.ResponseTools
 				history := []responses.ResponseInputItemUnionParam{stack.UserItem(question)}
 				var turns []string
+
 				for _, result := range []string{"sunny", "a.txt", ""} {
 					r := respond(t, c, p)
 					if result == "" {
 						turns = append(turns, r.OutputText())
 						break
 					}
+
 					call := stack.CallOf(t, r)
 					turns = append(turns, call.Name)
 					output := stack.OutputOf(call, result)
+
 					if chained {
 						p.PreviousResponseID = openai.String(r.ID)
 						p.Input = stack.InputItems(output)
 						continue
 					}
+
 					p.Store = openai.Bool(false)
 					history = append(append(history, stack.AsInput(r)...), output)
 					p.Input = stack.InputItems(history...)
 				}
+
 				if diff := gocmp.Diff([]string{"get_weather", "shell", "RESULT: a.txt"}, turns); diff != "" {
 					t.Errorf("turns (-want +got):\n%s", diff)
 				}
@@ -379,12 +392,14 @@ func realStructuredOutputs(t *testing.T, d *stack.Dataplane, model string) {
 	named := stack.Object{"type": "function", "function": stack.Object{"name": "g"}}
 	format := stack.Object{"type": "json_schema", "json_schema": stack.Object{"name": "verdict", "schema": stack.OkSchema, "strict": true}}
 	const hm = "THINK Hm.\n"
+
 	calls := func(name, arguments string) stack.ChoiceResult {
 		return stack.ChoiceResult{Reasoning: "Hm.", Calls: []stack.Call{{Name: name, Arguments: arguments}}, Finish: "tool_calls"}
 	}
 	answer := func(text string) stack.ChoiceResult {
 		return stack.ChoiceResult{Reasoning: "Hm.", Content: text, Finish: "stop"}
 	}
+
 	c := d.Openai()
 	for _, tt := range []stack.StructuredOutput{
 		{Name: "required", Text: hm + "COMMENTARY Well.\nCALL g {\"n\":2}", Fields: stack.Object{"tools": two, "tool_choice": "required", "parallel_tool_calls": false}, Want: stack.ChoiceResult{Reasoning: "Hm.", Content: "Well.", Calls: []stack.Call{{Name: "g", Arguments: `{"n":2}`}}, Finish: "tool_calls"}},
@@ -494,6 +509,7 @@ func realDisconnect(t *testing.T, d *stack.Dataplane, model string, e realEngine
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/json")
+
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -504,6 +520,7 @@ func realDisconnect(t *testing.T, d *stack.Dataplane, model string, e realEngine
 				defer resp.Body.Close()
 				_, _ = io.Copy(io.Discard, resp.Body)
 			}()
+
 			e.await(t, "running", func(n int) bool { return n > 0 })
 			leave()
 			<-ended
@@ -549,12 +566,15 @@ func TestRealLlamaCPP(t *testing.T) {
 func forced(t *testing.T, d *stack.Dataplane, model, user, text string, greatest int) string {
 	t.Helper()
 	_, r := d.Post(t, "/v1/chat/completions/render", fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%q}]}`, model, user))
+
 	seen := map[harmony.Token]int{}
 	for _, id := range r.Get("token_ids").Array() {
 		seen[harmony.Token(id.Uint())]++
 	}
+
 	ids := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>")
 	ids = append(harmony.AppendEncode(ids, text), harmony.AppendEncodeSpecial(nil, "<|return|>")...)
+
 	bias := stack.Object{}
 	const first, last = 36., 34.2 // the biases of the first and the last token
 	for i, id := range ids {
@@ -564,6 +584,7 @@ func forced(t *testing.T, d *stack.Dataplane, model, user, text string, greatest
 		}
 		bias[strconv.Itoa(int(id))] = strength
 	}
+
 	more, err := json.Marshal(stack.Object{"temperature": 0, "repetition_penalty": 2, "frequency_penalty": 2, "logit_bias": bias, "max_completion_tokens": greatest})
 	if err != nil {
 		t.Fatal(err)

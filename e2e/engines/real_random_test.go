@@ -100,8 +100,10 @@ func randomReplies(t *testing.T, d *stack.Dataplane, models []string, count int)
 	var mu sync.Mutex
 	var instances []instance
 	counts := map[string]int{}
+
 	var group sync.WaitGroup
 	numbers := make(chan int)
+
 	for range 8 {
 		group.Go(func() {
 			for n := range numbers {
@@ -113,15 +115,18 @@ func randomReplies(t *testing.T, d *stack.Dataplane, models []string, count int)
 			}
 		})
 	}
+
 	for n := range count {
 		numbers <- n
 	}
 	close(numbers)
 	group.Wait()
+
 	validateAll(t, instances)
 	whole := counts["call"] + counts["answer"]
 	t.Logf("%d requests: %d whole replies (%d with calls, %d answers), %d incomplete by their limit; %d instances valid by their schemas",
 		count, whole, counts["call"], counts["answer"], counts["incomplete"], len(instances))
+
 	if whole < count/2 || counts["call"] == 0 || counts["answer"] == 0 {
 		t.Errorf("too few replies are complete: %v", counts)
 	}
@@ -132,21 +137,25 @@ func randomReplies(t *testing.T, d *stack.Dataplane, models []string, count int)
 func randomReply(t *testing.T, d *stack.Dataplane, n int, tt randomCase, ofResponses bool, model string) (found []instance, how string) {
 	first, second := boundedSchemas[n%len(boundedSchemas)], boundedSchemas[(n/len(boundedSchemas)+1)%len(boundedSchemas)]
 	from := fmt.Sprintf("request %d (%s, %s)", n, tt.name, model)
+
 	path := "/v1/chat/completions"
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"Number %d"}],"max_completion_tokens":300,"seed":%d,"logit_bias":{"200007":100,"200002":100,"200012":100},%s}`, model, n, n, tt.fields(first, second))
 	if ofResponses {
 		path = "/v1/responses"
 		body = fmt.Sprintf(`{"model":%q,"input":"THINK Number %d.\nFREE","max_output_tokens":300,%s}`, model, n, tt.fields(first, second))
 	}
+
 	status, reply := d.Post(t, path, body)
 	if status != http.StatusOK {
 		t.Errorf("%s: status %d: %s", from, status, reply.Raw)
 		return nil, "failed"
 	}
+
 	answer, calls, cut := readRandomChat(reply)
 	if ofResponses {
 		answer, calls, cut = readRandomResponse(reply)
 	}
+
 	switch {
 	case cut:
 		return nil, "incomplete"
@@ -165,6 +174,7 @@ func randomReply(t *testing.T, d *stack.Dataplane, n int, tt randomCase, ofRespo
 	case !tt.answers:
 		t.Errorf("%s: no call: %s", from, reply.Raw)
 	}
+
 	return []instance{{json.RawMessage(first), answer, from}}, "answer"
 }
 
@@ -201,17 +211,20 @@ func validateAll(t *testing.T, instances []instance) {
 		}
 		lines.Write(append(line, '\n'))
 	}
+
 	cmd := exec.CommandContext(t.Context(), enginePython, "engines/validate.py")
 	cmd.Stdin, cmd.Stderr = &lines, &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
+
 	verdicts := bufio.NewScanner(bytes.NewReader(out))
 	for _, i := range instances {
 		if !verdicts.Scan() {
 			t.Fatal("the validator has no result for some instances")
 		}
+
 		if verdicts.Text() != "null" {
 			t.Errorf("%s: %q is not valid: %s", i.from, i.Text, verdicts.Text())
 		}

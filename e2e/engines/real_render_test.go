@@ -105,6 +105,7 @@ func responsesRenders() []rendered {
 func TestRealRender(t *testing.T) {
 	e := engineAt(t, "ENGINE_TEST_VLLM", "vllm", nil)
 	d := startReal(t, e)
+
 	same, differs := 0, 0
 	for path, table := range map[string][]rendered{"/v1/chat/completions/render": chatRenders(), "/v1/responses/render": responsesRenders()} {
 		for _, r := range table {
@@ -118,13 +119,16 @@ func TestRealRender(t *testing.T) {
 					}
 					want = strings.ReplaceAll(want, difference.theirs, difference.ours)
 				}
+
 				if diff := cmp.Diff(want, spelled(t, ours)); diff != "" {
 					t.Errorf("prompts, but for the listed differences (-vLLM's +ours):\n%s", diff)
 				}
+
 				if len(r.differences) > 0 {
 					differs++
 					return
 				}
+
 				if diff := cmp.Diff(theirs, ours); diff != "" {
 					t.Errorf("the same text has other tokens (-vLLM's +ours):\n%s", diff)
 				}
@@ -132,6 +136,7 @@ func TestRealRender(t *testing.T) {
 			})
 		}
 	}
+
 	t.Logf("prompts the same as vLLM's: %d; with listed differences: %d", same, differs)
 }
 
@@ -144,16 +149,19 @@ func renderedIDs(t *testing.T, url, model, fields string) []harmony.Token {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	reply, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var ids []harmony.Token
 	if err := json.Unmarshal([]byte(gjson.GetBytes(reply, "token_ids").Raw), &ids); err != nil || len(ids) == 0 {
 		t.Fatalf("%s: %s: %s", url, resp.Status, reply)

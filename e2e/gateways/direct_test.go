@@ -30,6 +30,7 @@ func TestWithoutLoopback(t *testing.T) {
 			})
 		}
 	}
+
 	t.Run("background", func(t *testing.T) {
 		resp := direct.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","input":"SAY x","background":true}`))
 		if resp.StatusCode != http.StatusBadRequest {

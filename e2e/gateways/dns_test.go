@@ -25,8 +25,10 @@ func serveNames(t *testing.T, address string) *nameServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &nameServer{conn: conn}
 	s.set(address)
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -41,6 +43,7 @@ func serveNames(t *testing.T, address string) *nameServer {
 			}
 		}
 	}()
+
 	t.Cleanup(func() {
 		_ = conn.Close()
 		<-ended

@@ -30,6 +30,7 @@ func TestRollingRestart(t *testing.T) {
 func TestFilterHangs(t *testing.T) {
 	d, filters := stack.Restartable(t, 1)
 	begun, ended := make(chan bool, 1), make(chan error, 1)
+
 	go func() {
 		resp, err := d.Client.Post(d.URL+"/v1/chat/completions", "application/json", strings.NewReader(
 			`{"model":"gpt-oss-120b","stream":true,"messages":[{"role":"user","content":"NOTHINK\nWORDS 100000 20"}]}`))
@@ -38,6 +39,7 @@ func TestFilterHangs(t *testing.T) {
 			return
 		}
 		defer resp.Body.Close()
+
 		lines := bufio.NewReader(resp.Body)
 		_, err = lines.ReadString('\n')
 		begun <- true
@@ -46,10 +48,12 @@ func TestFilterHangs(t *testing.T) {
 		}
 		ended <- err
 	}()
+
 	stack.Receive(t, begun, "the stream's begin")
 	hung := filters[0].Cmd.Process
 	hang(t, hung)
 	t.Cleanup(func() { _ = hung.Signal(syscall.SIGCONT) })
+
 	ask := func(when string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), stack.Patience)
@@ -58,6 +62,7 @@ func TestFilterHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := d.Client.Do(req)
 		if err != nil {
@@ -69,15 +74,18 @@ func TestFilterHangs(t *testing.T) {
 			t.Errorf("%s: %s: %s, %v", when, resp.Status, text, err)
 		}
 	}
+
 	ask("at once")
 	if err := stack.Receive(t, ended, "the stream's end"); err == nil {
 		t.Error("the stream of the filter that hangs ended as if it was complete")
 	}
+
 	d.AwaitHealth(t, filters[0], false)
 	ask("later")
 	if err := hung.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+
 	d.AwaitHealth(t, filters[0], true)
 	if err := d.StreamWords(t.Context(), "SAY hello"); err != nil {
 		t.Error(err)

@@ -50,9 +50,11 @@ func TestMalformedRequests(t *testing.T) {
 		return "POST /v1/chat/completions HTTP/" + version + "\r\ncontent-type: application/json\r\n" + more
 	}
 	length := fmt.Sprintf("content-length: %d\r\n", len(body))
+
 	for name, modeOverride := range map[string]bool{"full duplex": false, "bodies on demand": true} {
 		t.Run(name, func(t *testing.T) {
 			d := stack.Start(t, stack.Options{ModeOverride: modeOverride})
+
 			for _, tt := range []struct {
 				name, request string
 				status        int
@@ -74,6 +76,7 @@ func TestMalformedRequests(t *testing.T) {
 					if status == http.StatusOK {
 						return
 					}
+
 					if e := stack.ReadError(t, text); e.Type != "invalid_request_error" {
 						t.Errorf("%s", text)
 					}
@@ -91,9 +94,11 @@ func TestNothingPassesTheFilter(t *testing.T) {
 		body   = `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"SAY hello"}]}`
 		asJSON = "application/json"
 	)
+
 	for name, modeOverride := range map[string]bool{"full duplex": false, "bodies on demand": true} {
 		t.Run(name, func(t *testing.T) {
 			d := stack.Start(t, stack.Options{ModeOverride: modeOverride, Config: func(c *config.Config) { c.TenantHeader = tenant }, Limits: func(o *envoy.Options) { o.Upstream = "" }})
+
 			for i, tt := range []struct {
 				name, path, contentType, body string
 				status                        int
@@ -132,20 +137,24 @@ func TestNothingPassesTheFilter(t *testing.T) {
 					if tt.status != http.StatusUnauthorized {
 						request += tenant + ": a\r\n"
 					}
+
 					status, text := sendRaw(t, d, strings.NewReader(request+"\r\n"+tt.body))
 					if status != tt.status {
 						t.Errorf("status %d: %s", status, text)
 					}
+
 					if tt.path == "/v1/messages" {
 						readAnthropicError(t, text, id)
 					} else {
 						stack.ReadError(t, text)
 					}
+
 					if got := d.EngineRequests(t, id); len(got) > 0 {
 						t.Errorf("the engine got %+v", got)
 					}
 				})
 			}
+
 			resp := d.Do(t, http.MethodPost, "/v1/completions", asJSON, strings.NewReader(`{"model":"gpt-oss-20b","prompt":[1,2,3]}`), tenant, "a")
 			text, err := io.ReadAll(resp.Body)
 			if e := stack.ReadError(t, string(text)); resp.StatusCode != http.StatusNotFound || e.Param == nil || !strings.Contains(e.Message, "/v1/chat/completions") || err != nil {
@@ -177,9 +186,11 @@ func TestSecondModelFarAway(t *testing.T) {
 		return strings.NewReader("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" + framing + "\r\n\r\n")
 	}
 	chunk := func(text string) io.Reader { return strings.NewReader(fmt.Sprintf("%x\r\n%s\r\n", len(text), text)) }
+
 	for name, modeOverride := range map[string]bool{"full duplex": false, "bodies on demand": true} {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 3), make(chan struct{}, 3)
+
 			engine := func(_ http.ResponseWriter, r *http.Request) {
 				began <- struct{}{}
 				// The test ends after the engine's requests: none is overlooked.
@@ -188,6 +199,7 @@ func TestSecondModelFarAway(t *testing.T) {
 				}
 				ended <- struct{}{}
 			}
+
 			d := stack.Start(t, stack.Options{ModeOverride: modeOverride, Engine: func(http.Handler) http.Handler { return http.HandlerFunc(engine) }, Limits: func(o *envoy.Options) { o.Upstream = "" }})
 			send := func(request ...io.Reader) {
 				t.Helper()
@@ -196,17 +208,20 @@ func TestSecondModelFarAway(t *testing.T) {
 					t.Errorf("status %d: %s", status, text)
 				}
 			}
+
 			canceled := func() {
 				t.Helper()
 				if _, err := io.Copy(io.Discard, awaited(ended)); err != nil {
 					t.Errorf("the engine's request goes on: %v", err)
 				}
 			}
+
 			// The engine has a part before the last one is sent.
 			send(head("transfer-encoding: chunked"), chunk(first), awaited(began), chunk(last), chunk(""))
 			canceled()
 			send(head(length), strings.NewReader(first), awaited(began), strings.NewReader(last))
 			canceled()
+
 			// It may have nothing of what is sent at once.
 			send(head(length), strings.NewReader(first+last))
 		})
@@ -218,6 +233,7 @@ func TestSecondModelFarAway(t *testing.T) {
 func TestOpenPaths(t *testing.T) {
 	closed := []string{"/generate", "/v1/batches", "/v1/batches/1", "/v1/assistants", "/tokenizer_info"}
 	byDefault := envoy.OpenPaths()
+
 	for name, tt := range map[string]struct {
 		open, get, not []string
 	}{
@@ -228,14 +244,12 @@ func TestOpenPaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Routing.OpenPaths = tt.open }})
 			d.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "upstream %s", r.URL.Path) })
+
 			ask := func(path string) (int, string) {
 				resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader(`{"model":"gpt-oss-20b"}`))
-				text, err := io.ReadAll(resp.Body)
-				if err != nil {
-					t.Error(err)
-				}
-				return resp.StatusCode, string(text)
+				return resp.StatusCode, stack.ReadText(t, resp)
 			}
+
 			for _, path := range append(byDefault, tt.get...) {
 				path, below := strings.CutSuffix(path, "/*")
 				if below {
@@ -245,6 +259,7 @@ func TestOpenPaths(t *testing.T) {
 					t.Errorf("%s: status %d: %s", path, status, text)
 				}
 			}
+
 			for _, path := range tt.not {
 				if status, text := ask(path); status != http.StatusNotFound || stack.ReadError(t, text).Type != "invalid_request_error" {
 					t.Errorf("%s: status %d: %s", path, status, text)

@@ -31,12 +31,15 @@ func startPod(t *testing.T, log *stack.LogFile, sim string) *pod {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	admin := "127.0.0.1:" + stack.FreePort(t)
 	config := []string{"--engine", "vllm=" + sim, "--set", "loopback=unix://" + filepath.Join(stack.SocketDir(t), "loopback")}
 	one := &pod{program: stack.ServeProgram(t, log, append(slices.Clone(config), "--set", "drain_delay=2s", "--drain-envoy", "http://"+admin)...)}
 	one.program.Config = config
+
 	ctx, cancel := context.WithTimeout(t.Context(), stack.Patience)
 	defer cancel()
+
 	sink := log.Named("envoy")
 	one.envoy, err = envoy.Launch(ctx, envoy.LaunchOptions{
 		Binary: binary, Bootstrap: one.program.Bootstrap(t, "--envoy-admin", admin), Concurrency: 1,
@@ -46,10 +49,12 @@ func startPod(t *testing.T, log *stack.LogFile, sim string) *pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { one.envoy.Stop(context.Background()) })
+
 	address, err := one.envoy.ListenAddress(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	one.url = "http://" + address
 	return one
 }
@@ -115,9 +120,11 @@ func TestRollingRestartOfEnvoy(t *testing.T) {
 	log := stack.LogOf(t)
 	sim := stack.StartSim(t, log)
 	b := &balancer{pods: []*pod{startPod(t, log, sim), startPod(t, log, sim)}}
+
 	transport := &http.Transport{MaxIdleConnsPerHost: 10}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}
+
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	var done, failed atomic.Int64
@@ -131,15 +138,18 @@ func TestRollingRestartOfEnvoy(t *testing.T) {
 			}
 		})
 	}
+
 	more := func() {
 		t.Helper()
 		from := done.Load()
 		stack.Eventually(t, "more streams", func() bool { return done.Load() >= from+24 })
 	}
+
 	for i := range b.pods {
 		more()
 		b.replace(i, b.pods[i].restart(t, log, sim))
 	}
+
 	more()
 	stop()
 	load.Wait()

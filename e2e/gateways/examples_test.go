@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -102,6 +101,7 @@ func startJWT(t *testing.T, i issuer) *stack.Dataplane {
 	t.Helper()
 	jwks := t.TempDir()
 	pki.Write(t, jwks, map[string][]byte{"jwks.json": i.jwks(t)})
+
 	sim := stack.StartSim(t, &stack.LogFile{})
 	return stack.Start(t, stack.Options{
 		SimURL: sim,
@@ -130,6 +130,7 @@ func TestExampleJWT(t *testing.T) {
 	d := startJWT(t, i)
 	bearer := func(claims map[string]any) string { return "Bearer " + i.sign(t, claims) }
 	a, b := bearer(map[string]any{"tenant": "a"}), bearer(map[string]any{"tenant": "b"})
+
 	for _, tt := range []struct {
 		name, authorization string
 		status              int
@@ -147,34 +148,36 @@ func TestExampleJWT(t *testing.T) {
 			if tt.authorization != "" {
 				headers = append(headers, "authorization", tt.authorization)
 			}
+
 			resp, text := d.Chat(t, stack.VLLMModel, "SAY It works.", "", headers...)
 			if resp.StatusCode != tt.status {
 				t.Fatalf("%s: %s", resp.Status, text)
 			}
+
 			if tt.status != http.StatusOK {
 				stack.ReadError(t, text)
 			}
 		})
 	}
+
 	get := func(method, path, body, authorization string) (int, string) {
 		resp := d.Do(t, method, path, "application/json", strings.NewReader(body), "authorization", authorization, "x-tenant", "a", "x-request-id", "stored")
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
+		return resp.StatusCode, stack.ReadText(t, resp)
 	}
+
 	status, text := get(http.MethodPost, "/v1/responses", fmt.Sprintf(`{"model":%q,"input":"SAY mine"}`, stack.VLLMModel), a)
 	id := gjson.Get(text, "id").String()
 	if status != http.StatusOK || id == "" {
 		t.Fatalf("status %d: %s", status, text)
 	}
+
 	if status, text := get(http.MethodGet, "/v1/responses/"+id, "", a); status != http.StatusOK || !strings.Contains(text, "mine") {
 		t.Errorf("the tenant gets %d: %s", status, text)
 	}
 	if status, text := get(http.MethodGet, "/v1/responses/"+id, "", b); status != http.StatusNotFound || strings.Contains(text, "mine") {
 		t.Errorf("another tenant gets %d: %s", status, text)
 	}
+
 	for _, r := range d.EngineRequests(t, "stored") {
 		if r.Header["authorization"] != "" {
 			t.Errorf("the engine got the token: %v", r.Header)
@@ -189,12 +192,14 @@ func TestExampleTLS(t *testing.T) {
 	filter := newCertFiles(t, ca.Leaf(t, "envoy-harmony.default.svc"), ca)
 	listener, client := newCertFiles(t, ca.Leaf(t, "models.example.com"), ca), newCertFiles(t, ca.Leaf(t, "envoy"), ca)
 	loopback, caller := newCertFiles(t, ca.Leaf(t, "127.0.0.1"), ca), newCertFiles(t, ca.Leaf(t, "filter"), ca)
+
 	log, port := stack.LogOf(t), stack.FreePort(t)
 	sim := stack.StartSim(t, log)
 	p := stack.ServeProgram(t, log, append([]string{
 		"--engine", "vllm=" + sim, "--set", "max_connection_age=500ms", "--set", stack.NewToolServer(t).Set(t),
 		"--set", "tls.cert_file=" + filter.file("tls.crt"), "--set", "tls.key_file=" + filter.file("tls.key"), "--set", "tls.client_ca_file=" + filter.file("ca.crt"),
 	}, caller.loopbackFlags("127.0.0.1:"+port, true)...)...)
+
 	sds := t.TempDir()
 	for name, at := range map[string]struct{ folder, by string }{
 		"listener.yaml": {"listener", listener.folder}, "filter-client.yaml": {"filter", client.folder}, "filter-ca.yaml": {"filter", client.folder},
@@ -202,6 +207,7 @@ func TestExampleTLS(t *testing.T) {
 	} {
 		pki.Write(t, sds, map[string][]byte{name: []byte(readExample(t, "tls/"+name, map[string]string{"/etc/envoy/tls/" + at.folder: at.by}))})
 	}
+
 	places := map[string]string{"port_value: 9901": "port_value: 0", "/etc/envoy/sds": sds}
 	places[`address: "0.0.0.0", port_value: 10443`] = `address: "127.0.0.1", port_value: 0`
 	places[`address: "0.0.0.0", port_value: 10001`] = `address: "127.0.0.1", port_value: ` + port
@@ -209,8 +215,10 @@ func TestExampleTLS(t *testing.T) {
 	places[`address: "vllm.default.svc", port_value: 8000`] = atURL(sim)
 	d := p.Envoy(t, []byte(readExample(t, "tls/envoy.yaml", places)))
 	d.URL = strings.Replace(d.URL, "http://", "https://", 1)
+
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(ca.PEM)
+
 	ask := func() (serial string) {
 		t.Helper()
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: "models.example.com", MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
@@ -221,14 +229,17 @@ func TestExampleTLS(t *testing.T) {
 		}
 		return resp.TLS.PeerCertificates[0].SerialNumber.String()
 	}
+
 	before := ask()
 	checkToolLoop(t, d)
+
 	listener.set(t, ca.Leaf(t, "models.example.com"), ca.PEM)
 	for deadline := time.Now().Add(stack.Patience); ask() == before; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("Envoy does not use the new certificate of its listener")
 		}
 	}
+
 	// The CA changes as operators change it: trust both, present the new, trust the new.
 	both := append(append([]byte{}, ca.PEM...), next.PEM...)
 	filter.set(t, ca.Leaf(t, "envoy-harmony.default.svc"), both)
@@ -236,6 +247,7 @@ func TestExampleTLS(t *testing.T) {
 	loopback.set(t, ca.Leaf(t, "127.0.0.1"), both)
 	caller.set(t, ca.Leaf(t, "filter"), both)
 	awaitReloads(t, p, "ok", 1)
+
 	ask()
 	client.set(t, next.Leaf(t, "envoy"), both)
 	filter.set(t, next.Leaf(t, "envoy-harmony.default.svc"), next.PEM)
@@ -243,6 +255,7 @@ func TestExampleTLS(t *testing.T) {
 	caller.set(t, next.Leaf(t, "filter"), both)
 	awaitIssuer(t, "127.0.0.1:"+port, next)
 	awaitReloads(t, p, "ok", 2)
+
 	ask()
 	checkToolLoop(t, d)
 }

@@ -69,32 +69,33 @@ func startGateway(t *testing.T, g gateway) *gatewayPlane {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := stack.LogOf(t)
 	p := &gatewayPlane{Dataplane: &stack.Dataplane{Upstream: &stack.Upstream{}, Logs: log}}
 	for range 2 {
 		p.engines = append(p.engines, stack.NewFlakyEngine(t, log))
 	}
+
 	other := httptest.NewServer(p.Upstream)
 	t.Cleanup(other.Close)
-	dir, err := os.MkdirTemp("", "e2e-") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "filter")
+
+	socket := filepath.Join(stack.SocketDir(t), "filter")
 	clients, loopback := g(t, []service{
 		{"envoy-harmony-headless", 9002, "10.96.2", []string{"unix://" + socket}},
 		{"vllm", 8000, "10.96.8", []string{p.engines[0].URL, p.engines[1].URL}},
 		{"other-models", 8080, "10.96.9", []string{other.URL}},
 	})
+
 	p.loopback = bootGateway(t, binary, loopback, log.Named("loop"))
 	cfg := config.Defaults()
 	cfg.Engines = []config.Engine{{Kind: "vllm", URLs: []string{p.engines[0].URL, p.engines[1].URL}}}
 	cfg.Loopback = strings.TrimPrefix(p.loopback, "http://")
 	cfg.AllowOverride = true
+
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	stack.NewToolServer(t).Serve(cfg)
 	p.StartFilter(t, cfg, socket, log, filter.Options{})
 	p.URL = bootGateway(t, binary, clients, log.Named("envoy"))
@@ -234,19 +235,23 @@ func envoyGateway(t *testing.T, services []service) (clients, loopback stack.Obj
 			"spec": stack.Object{"clusterIP": s.clusterIP(), "ports": []any{stack.Object{"name": "main", "port": s.port, "targetPort": s.port}}},
 		})
 	}
+
 	file := filepath.Join(t.TempDir(), "objects.yaml")
 	if err := os.WriteFile(file, []byte(documents(t, input)+renderGateway(t, "envoyGateway", "envoy-gateway")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var result stack.Object
 	if err := json.Unmarshal(runTool(t, nil, "egctl", "x", "translate", "--from", "gateway-api", "--to", "gateway-api,xds", "-o", "json", "-f", file), &result); err != nil {
 		t.Fatal(err)
 	}
+
 	walk(result, func(o stack.Object) {
 		if status, ok := o["status"].(string); ok && status != "True" && o["reason"] != nil {
 			t.Errorf("Envoy Gateway does not accept an object: %v: %v", o["reason"], o["message"])
 		}
 	})
+
 	return fromDump(t, at(result, "xds", "envoy-harmony/envoy-harmony"), services), fromDump(t, at(result, "xds", "envoy-harmony/envoy-harmony-loopback"), services)
 }
 
@@ -304,6 +309,7 @@ func (c *configuration) bootstrap(t *testing.T, services []service) stack.Object
 	if len(c.Listeners) != 1 {
 		t.Fatalf("%d listeners", len(c.Listeners))
 	}
+
 	listener := c.Listeners[0]
 	listener["name"] = "openai" // by which the launched Envoy is asked for the port
 	listener["address"] = stack.Object{"socketAddress": stack.Object{"address": "127.0.0.1", "portValue": 0}}
@@ -314,6 +320,7 @@ func (c *configuration) bootstrap(t *testing.T, services []service) stack.Object
 			delete(o, "rds")
 		}
 	})
+
 	for _, cluster := range c.Clusters {
 		i := slices.IndexFunc(c.Endpoints, func(l stack.Object) bool { return l["clusterName"] == at(cluster, "edsClusterConfig", "serviceName") })
 		walk(c.Endpoints[i], func(o stack.Object) {
@@ -328,9 +335,11 @@ func (c *configuration) bootstrap(t *testing.T, services []service) stack.Object
 			}
 			o["lbEndpoints"] = ends
 		})
+
 		cluster["type"], cluster["loadAssignment"] = "STATIC", c.Endpoints[i]
 		delete(cluster, "edsClusterConfig")
 	}
+
 	return stack.Object{
 		"admin":           stack.Object{"address": stack.Object{"socketAddress": stack.Object{"address": "127.0.0.1", "portValue": 0}}},
 		"staticResources": stack.Object{"listeners": c.Listeners, "clusters": c.Clusters},
@@ -352,11 +361,13 @@ func istio(t *testing.T, services []service) (clients, loopback stack.Object) {
 	t.Helper()
 	rendered := renderGateway(t, "istio", "istio")
 	const file = "testdata/istio.json"
+
 	var recorded struct {
 		Objects  string        `json:"objects"` // SHA-256
 		Clients  configuration `json:"clients"`
 		Loopback configuration `json:"loopback"`
 	}
+
 	sum := sha256.Sum256([]byte(rendered))
 	digest := hex.EncodeToString(sum[:])
 	if os.Getenv("UPDATE_ISTIO") != "" {
@@ -371,6 +382,7 @@ func istio(t *testing.T, services []service) (clients, loopback stack.Object) {
 			t.Fatal(err)
 		}
 	}
+
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -378,6 +390,7 @@ func istio(t *testing.T, services []service) (clients, loopback stack.Object) {
 	if err := json.Unmarshal(text, &recorded); err != nil {
 		t.Fatal(err)
 	}
+
 	if recorded.Objects != digest {
 		t.Fatalf("%s is of other objects than the chart renders now: run make istio-config", file)
 	}
@@ -389,6 +402,7 @@ func istiod(t *testing.T, services []service, rendered, name string) (c configur
 	t.Helper()
 	const class, namespace = "istio", "envoy-harmony"
 	input := gatewayClass(class, "istio.io/gateway-controller")
+
 	// istiod makes a Service for each Gateway.
 	all := append(slices.Clone(services), service{"envoy-harmony-" + class, 80, "10.96.20", []string{""}}, service{"envoy-harmony-loopback-" + class, 10001, "10.96.21", []string{""}})
 	address := ""
@@ -397,6 +411,7 @@ func istiod(t *testing.T, services []service, rendered, name string) (c configur
 		if s.port == 9002 {
 			port["appProtocol"] = "grpc"
 		}
+
 		slice := stack.Object{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
 			"metadata": stack.Object{"name": s.name, "namespace": namespace, "labels": stack.Object{"kubernetes.io/service-name": s.name}},
@@ -407,6 +422,7 @@ func istiod(t *testing.T, services []service, rendered, name string) (c configur
 			endpoints = append(endpoints, stack.Object{"addresses": []any{s.podIP(i)}, "conditions": stack.Object{"ready": true}})
 		}
 		slice["endpoints"] = endpoints
+
 		spec := stack.Object{"clusterIP": s.clusterIP(), "ports": []any{port}}
 		if gateway, ok := strings.CutSuffix(s.name, "-"+class); ok {
 			spec["selector"] = stack.Object{"gateway.networking.k8s.io/gateway-name": gateway}
@@ -414,8 +430,10 @@ func istiod(t *testing.T, services []service, rendered, name string) (c configur
 				address = s.podIP(0)
 			}
 		}
+
 		input = append(input, stack.Object{"apiVersion": "v1", "kind": "Service", "metadata": stack.Object{"name": s.name, "namespace": namespace}, "spec": spec}, slice)
 	}
+
 	objects := strings.TrimPrefix(documents(t, input), "---\n") + rendered
 	out := runTool(t, []byte(objects), "istiod-config", "--gateway", name, "--namespace", namespace, "--address", address)
 	if err := json.Unmarshal(out, &c); err != nil {
@@ -538,6 +556,7 @@ func (p *gatewayPlane) checkOtherModels(t *testing.T) {
 				w.Header().Set("Content-Type", "x/y")
 				_, _ = w.Write(back)
 			})
+
 			resp := p.Do(t, http.MethodPost, "/v1/chat/completions", "application/json", bytes.NewReader(sent),
 				header.Engine, "vllm", header.Upstream, "10.0.0.1:80", header.Prefill, "a", header.Destination, "b", header.Override, "off")
 			if got, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !bytes.Equal(got, back) {

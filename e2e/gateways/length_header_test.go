@@ -46,6 +46,7 @@ func TestDeclaredLength(t *testing.T) {
 	limited := func(upstream bool) func(*config.Config) {
 		return func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 1<<20, upstream }
 	}
+
 	for name, o := range map[string]stack.Options{
 		"alone":            {OwnEnvoy: true, Config: limited(false), Limits: func(o *envoy.Options) { o.Upstream = "" }},
 		"bodies on demand": {OwnEnvoy: true, Config: limited(false), ModeOverride: true},
@@ -60,6 +61,7 @@ func TestDeclaredLength(t *testing.T) {
 					if (name == "an upstream" || name == "another's Envoy") && path != "/v1/conversations" && !strings.Contains(more, "gzip") {
 						sent += `{"model":"gpt-oss-20b","messages":[`
 					}
+
 					resp := finalReply(t, d, sent)
 					if text := stack.ReadText(t, resp); resp.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(text, "larger than") {
 						t.Errorf("%s %q: %s: %s", path, more, resp.Status, text)

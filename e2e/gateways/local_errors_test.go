@@ -68,25 +68,25 @@ func TestEnvoysOwnErrors(t *testing.T) {
 	silent.Handle(func(http.ResponseWriter, *http.Request) { <-release })
 	address := stack.ServeUpstream(t, silent)
 	t.Cleanup(func() { close(release) }) // before the server is closed
+
 	d := stack.Start(t, stack.Options{Bootstrap: failingRoutes(address)})
 	ask := func(path string, headers ...string) (*http.Response, string) {
 		resp := d.Do(t, http.MethodPost, path, "application/json", strings.NewReader("{}"), append([]string{"x-request-id", "abc"}, headers...)...)
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		return resp, string(text)
+		return resp, stack.ReadText(t, resp)
 	}
+
 	for i, f := range failing {
 		t.Run(f.name, func(t *testing.T) {
 			resp, text := ask(fmt.Sprintf("/v1/chat/completions/fail-%d", i))
 			if e := stack.ReadError(t, text); resp.StatusCode != f.status || e.Type != f.openAI {
 				t.Errorf("OpenAI: %s: %s", resp.Status, text)
 			}
+
 			want := f.status
 			if want == http.StatusServiceUnavailable {
 				want = 529
 			}
+
 			for path, headers := range map[string][]string{"/v1/messages": nil, "/v1/models": {"anthropic-version", "2023-06-01"}} {
 				resp, text := ask(fmt.Sprintf("%s/fail-%d", path, i), headers...)
 				if kind := readAnthropicError(t, text, "abc"); kind != f.anthropic || resp.StatusCode != want || resp.Header.Get("request-id") != "abc" || resp.Header.Get("content-type") != "application/json" {
@@ -122,6 +122,7 @@ func TestOtherPathsOfClaudeCode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := stack.Start(t, o)
 			d.Upstream.Handle(http.NotFound)
+
 			for _, tt := range []struct{ method, path, body string }{
 				{http.MethodHead, "/api/hello", ""},
 				{http.MethodGet, "/api/hello", ""},
@@ -135,6 +136,7 @@ func TestOtherPathsOfClaudeCode(t *testing.T) {
 				if err != nil || resp.StatusCode != http.StatusNotFound {
 					t.Errorf("%s %s: %s, %v", tt.method, tt.path, resp.Status, err)
 				}
+
 				if name == "none" && tt.method != http.MethodHead && readAnthropicError(t, string(text), "abc") != "not_found_error" {
 					t.Errorf("%s %s: %s", tt.method, tt.path, text)
 				}

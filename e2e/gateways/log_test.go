@@ -23,12 +23,14 @@ func TestLogOfAFailedEngine(t *testing.T) {
 			c.Models = append(c.Models, config.Model{Match: "=gpt-oss-" + name, Engine: name})
 		}
 	}})
+
 	for name, cause := range map[string]string{"gone": "Connection_refused", "plain": "WRONG_VERSION_NUMBER", "gone-grpc": "Connection_refused"} {
 		resp := d.Do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(`{"model":"gpt-oss-`+name+`","messages":[{"role":"user","content":"hi"}]}`))
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s: status %d", name, resp.StatusCode)
 		}
+
 		if line := d.RequestLine(t, " engine="+name+" "); !strings.Contains(line, "level=warning") || !strings.Contains(line, cause) {
 			t.Errorf("%s: no %s in %s", name, cause, line)
 		}

@@ -19,6 +19,7 @@ import (
 func TestLoopbackCancels(t *testing.T) {
 	const cancels, workers = 1600, 40
 	d := stack.Start(t, stack.Options{Quiet: true})
+
 	request := func(ctx context.Context, content string) (*http.Response, error) {
 		body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, stack.VLLMModel, content)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+"/v1/chat/completions", strings.NewReader(body))
@@ -28,6 +29,7 @@ func TestLoopbackCancels(t *testing.T) {
 		req.Header.Set("content-type", "application/json")
 		return d.Client.Do(req)
 	}
+
 	streams := make([]*http.Response, 4)
 	for i := range streams {
 		resp, err := request(t.Context(), "NOTHINK\nWORDS 100000\nSIM delay=1ms")
@@ -37,6 +39,7 @@ func TestLoopbackCancels(t *testing.T) {
 		defer resp.Body.Close()
 		streams[i] = resp
 	}
+
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(func() {
@@ -50,6 +53,7 @@ func TestLoopbackCancels(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	for i, resp := range streams { // what has come since, and more
 		if _, err := io.CopyN(io.Discard, resp.Body, 1<<20); err != nil {

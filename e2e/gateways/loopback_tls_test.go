@@ -59,6 +59,7 @@ func TestLoopbackTLS(t *testing.T) {
 	ca, other := pki.NewCA(t, "ours"), pki.NewCA(t, "another")
 	tools := stack.NewToolServer(t)
 	envoys, filters := newCertFiles(t, ca.Leaf(t, "127.0.0.1"), ca), newCertFiles(t, ca.Leaf(t, "filter"), ca)
+
 	for _, tt := range []struct {
 		name          string
 		envoy, filter certFiles
@@ -75,11 +76,13 @@ func TestLoopbackTLS(t *testing.T) {
 			log := stack.LogOf(t)
 			p := stack.ServeProgram(t, log, append([]string{"--engine", "vllm=" + stack.StartSim(t, log), "--set", tools.Set(t)},
 				tt.filter.loopbackFlags("127.0.0.1:"+stack.FreePort(t), tt.mutual)...)...)
+
 			flags := []string{"--loopback-cert", tt.envoy.file("tls.crt"), "--loopback-key", tt.envoy.file("tls.key")}
 			if tt.mutual {
 				flags = append(flags, "--loopback-client-ca", tt.envoy.file("ca.crt"))
 			}
 			d := p.Envoy(t, p.Bootstrap(t, flags...))
+
 			resp, text := d.Chat(t, stack.VLLMModel, "SAY It works.", "")
 			if tt.log == "" {
 				if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"It works."`) {
@@ -88,12 +91,14 @@ func TestLoopbackTLS(t *testing.T) {
 				checkToolLoop(t, d)
 				return
 			}
+
 			if resp.StatusCode != http.StatusBadGateway {
 				t.Errorf("%s: %s", resp.Status, text)
 			}
 			if e := stack.ReadError(t, text); strings.Contains(fmt.Sprint(e), "loopback") {
 				t.Errorf("the client gets %s", text)
 			}
+
 			for deadline := time.Now().Add(stack.Patience); !strings.Contains(log.String(), tt.log); time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("the log has no %q", tt.log)

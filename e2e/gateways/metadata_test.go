@@ -61,6 +61,7 @@ func logsMetadata(t *testing.T, d *stack.Dataplane, routing config.Routing) {
 			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0,"outcome":"rejected","status":429}`, "SIM status=429",
 		},
 	}
+
 	id := func(i int) string { return fmt.Sprintf("metadata-%d", i) }
 	for i, r := range requests {
 		resp := d.Do(t, http.MethodPost, "/v1/"+r.path, "application/json", strings.NewReader(r.body), "x-request-id", id(i), "x-asked", "forged")
@@ -68,12 +69,14 @@ func logsMetadata(t *testing.T, d *stack.Dataplane, routing config.Routing) {
 			t.Fatal(err)
 		}
 	}
+
 	for i, r := range requests {
 		want, _ := gjson.Parse(r.want).Value().(map[string]any)
 		asked := "forged"
 		if routing.SelectionTextBytes > 0 {
 			asked = r.text
 		}
+
 		got := d.AccessLogMetadata(t, id(i))
 		numbers := map[string]float64{}
 		for _, field := range []string{"prompt_tokens", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens", "repairs", "retries", "tool_calls", "time_to_first_token_ms"} {
@@ -82,12 +85,14 @@ func logsMetadata(t *testing.T, d *stack.Dataplane, routing config.Routing) {
 			}
 			delete(got, field)
 		}
+
 		if diff := cmp.Diff(want, got); diff != "" || numbers["prompt_tokens"] < 50 {
 			t.Errorf("%s, %v (-want +got):\n%s", r.body, numbers, diff)
 		}
 		if ok := want["outcome"] == "ok"; ok != (len(numbers) == 10) || ok != (numbers["total_tokens"] == numbers["prompt_tokens"]+numbers["output_tokens"]) {
 			t.Errorf("%s: %v", r.body, numbers)
 		}
+
 		calls := d.EngineRequests(t, id(i))
 		if len(calls) == 0 {
 			t.Errorf("%s: the engine got no request", r.body)

@@ -50,6 +50,7 @@ func TestModeOverride(t *testing.T) {
 			metrics := prometheus.NewRegistry()
 			d := stack.Start(t, stack.Options{ModeOverride: true, Direct: direct, Metrics: metrics, Bootstrap: filtersAllPaths})
 			d.Upstream.Handle(stack.Echo)
+
 			for range 20 {
 				checkEcho(t, d, "/v1/files", "application/octet-stream", noise(130_000))
 			}
@@ -59,6 +60,7 @@ func TestModeOverride(t *testing.T) {
 			if n := messagesOf(t, metrics, "request_body"); n != 0 {
 				t.Errorf("the filter got %d pieces of other paths' bodies", n)
 			}
+
 			for range 20 {
 				checkEcho(t, d, "/v1/chat/completions", "application/json", otherModelChat(130_000))
 			}
@@ -67,6 +69,7 @@ func TestModeOverride(t *testing.T) {
 					t.Errorf("the filter got %d messages %s of other models' replies", n, kind)
 				}
 			}
+
 			for i := range 10 {
 				for _, size := range []int{1, 30_000} {
 					said := fmt.Sprintf("turn %d", i)
@@ -76,6 +79,7 @@ func TestModeOverride(t *testing.T) {
 					}
 				}
 			}
+
 			checkSlowBody(t, d)
 		})
 	}
@@ -117,6 +121,7 @@ func BenchmarkOthers(b *testing.B) {
 	stack.NeedEnvoy(b, 40)
 	upstream := &stack.Upstream{Handler: stack.Echo}
 	address := stack.ServeUpstream(b, upstream)
+
 	ways := []*measuredWay{
 		{name: "relayed", edit: filtersAllPaths},
 		{name: "override", flags: []string{"--mode-override"}, edit: filtersAllPaths},
@@ -125,6 +130,7 @@ func BenchmarkOthers(b *testing.B) {
 	for _, w := range ways {
 		w.start(b, address)
 	}
+
 	stream := []byte(fmt.Sprintf(`{"model":%q,"stream":true,"messages":[]}`, stack.OtherModel))
 	for _, c := range []struct {
 		name, path string
@@ -147,6 +153,7 @@ func BenchmarkOthers(b *testing.B) {
 					}
 				}
 			}
+
 			for _, w := range c.ways {
 				b.ReportMetric(w.cpu.Seconds()/float64(4*requests*b.N)*1e6, w.name+"-µs")
 				b.ReportMetric(c.ways[0].cpu.Seconds()/w.cpu.Seconds(), "relayed/"+w.name)

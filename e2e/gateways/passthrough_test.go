@@ -67,6 +67,7 @@ func TestPassThrough(t *testing.T) {
 				length                   int64
 				body                     []byte
 			}
+
 			d.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
@@ -79,11 +80,13 @@ func TestPassThrough(t *testing.T) {
 				w.WriteHeader(http.StatusTeapot)
 				_, _ = w.Write(reply)
 			})
+
 			resp := d.Do(t, tt.method, tt.path, tt.contentType, bytes.NewReader(tt.body))
 			back, err := io.ReadAll(resp.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got.method != tt.method || got.uri != tt.path || got.contentType != tt.contentType {
 				t.Errorf("arrived as %s %s, %s", got.method, got.uri, got.contentType)
 			}
@@ -93,9 +96,11 @@ func TestPassThrough(t *testing.T) {
 			if !bytes.Equal(got.body, tt.body) {
 				t.Errorf("%d other bytes arrived, sent %d", len(got.body), len(tt.body))
 			}
+
 			if resp.StatusCode != http.StatusTeapot || resp.Header.Get("Content-Type") != "x/y" || resp.Header.Get("X-Foreign") != "yes" {
 				t.Errorf("came back as %d %v", resp.StatusCode, resp.Header)
 			}
+
 			if resp.ContentLength != int64(len(reply)) {
 				t.Errorf("came back with content-length %d, sent %d bytes", resp.ContentLength, len(reply))
 			}
@@ -112,6 +117,7 @@ func TestPassThroughStream(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	pieces := []string{"data: {\"a\":1}\n\n", "data: ha", "lf\r\n", "\r\n: comment\n\n", "\x00\xff\xfe not SSE", "data: [DONE]\n\n"}
 	next := make(chan struct{}, 1)
+
 	d.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -126,11 +132,13 @@ func TestPassThroughStream(t *testing.T) {
 			}
 		}
 	})
+
 	resp := d.Do(t, http.MethodPost, "/v1/chat/completions", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"model":%q,"stream":true,"messages":[]}`, stack.OtherModel)))
 	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("content type %q", got)
 	}
+
 	for _, want := range pieces {
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(resp.Body, got); err != nil {
@@ -141,6 +149,7 @@ func TestPassThroughStream(t *testing.T) {
 		}
 		next <- struct{}{}
 	}
+
 	if rest, err := io.ReadAll(resp.Body); err != nil || len(rest) > 0 {
 		t.Errorf("after the last piece: %q, %v", rest, err)
 	}

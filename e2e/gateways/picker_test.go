@@ -73,13 +73,16 @@ func startPicker(t *testing.T, urls []string) *picker {
 	for _, u := range urls {
 		p.endpoints = append(p.endpoints, strings.TrimPrefix(u, "http://"))
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.address = "http://" + l.Addr().String()
 	p.server = grpc.NewServer(grpc.WaitForHandlers(true))
 	extprocv3.RegisterExternalProcessorServer(p.server, p)
+
 	ended := make(chan error, 1)
 	go func() { ended <- p.server.Serve(l) }()
 	t.Cleanup(func() {
@@ -88,6 +91,7 @@ func startPicker(t *testing.T, urls []string) *picker {
 			t.Errorf("picker: %v", err)
 		}
 	})
+
 	return p
 }
 
@@ -102,6 +106,7 @@ func (p *picker) choose(c *pick, body []byte) error {
 		Prompt   []int  `json:"prompt"`
 		TokenIDs []int  `json:"token_ids"`
 	}
+
 	if err := json.Unmarshal(body, &request); err != nil {
 		return fmt.Errorf("parse a request of %s: %w", c.path, err)
 	}
@@ -109,8 +114,10 @@ func (p *picker) choose(c *pick, body []byte) error {
 	if c.path == "/inference/v1/generate" {
 		ids = request.TokenIDs
 	}
+
 	sum := sha256.Sum256(body)
 	c.model, c.stream, c.tokens, c.body = request.Model, request.Stream, len(ids), hex.EncodeToString(sum[:])
+
 	var keys []string
 	chain := sha256.New()
 	for block := range slices.Chunk(ids, blockTokens) {
@@ -119,6 +126,7 @@ func (p *picker) choose(c *pick, body []byte) error {
 			keys = append(keys, hex.EncodeToString(chain.Sum(nil)))
 		}
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range slices.Backward(keys[len(keys)/2:]) { // a shorter prefix does not count
@@ -126,10 +134,12 @@ func (p *picker) choose(c *pick, body []byte) error {
 			break
 		}
 	}
+
 	if c.endpoint == "" {
 		c.endpoint = p.endpoints[p.next%len(p.endpoints)]
 		p.next++
 	}
+
 	for _, key := range keys {
 		p.blocks[key] = c.endpoint
 	}
@@ -146,6 +156,7 @@ func (p *picker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 		if err != nil {
 			return nil //nolint:nilerr // Envoy has done with it
 		}
+
 		var replies []*extprocv3.ProcessingResponse
 		switch r := m.GetRequest().(type) {
 		case *extprocv3.ProcessingRequest_RequestHeaders:
@@ -176,9 +187,11 @@ func (p *picker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 		case *extprocv3.ProcessingRequest_ResponseTrailers:
 			replies = []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}}}
 		}
+
 		if err != nil {
 			return err
 		}
+
 		for _, reply := range replies {
 			if err := stream.Send(reply); err != nil {
 				return err
@@ -198,13 +211,16 @@ func (p *picker) reply(c *pick, body []byte) ([]*extprocv3.ProcessingResponse, e
 			Status: &typev3.HttpStatus{Code: typev3.StatusCode_TooManyRequests}, Body: []byte("no endpoint has capacity"),
 		}}}}, nil
 	}
+
 	if err := p.choose(c, body); err != nil {
 		return nil, err
 	}
+
 	metadata, err := structpb.NewStruct(map[string]any{lbNamespace: map[string]any{pickedEndpoint: c.endpoint}})
 	if err != nil {
 		return nil, err
 	}
+
 	replies := []*extprocv3.ProcessingResponse{{
 		DynamicMetadata: metadata,
 		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
@@ -212,6 +228,7 @@ func (p *picker) reply(c *pick, body []byte) ([]*extprocv3.ProcessingResponse, e
 			HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: pickedEndpoint, RawValue: []byte(c.endpoint)}}}},
 		}}},
 	}}
+
 	const most = 62_000
 	for len(body) > most {
 		replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: streamedBody(body[:most], false)}})
@@ -259,11 +276,13 @@ type arrival struct{ endpoint, path, body string } // body is the SHA-256
 func newServedReplicas(t *testing.T, n int) *servedReplicas {
 	t.Helper()
 	s := &servedReplicas{got: map[string][]arrival{}}
+
 	for range n {
 		sim := stack.StartSim(t, &stack.LogFile{Quiet: true})
 		next := stack.Forward(t, sim)
 		server := httptest.NewUnstartedServer(nil)
 		endpoint := server.Listener.Addr().String()
+
 		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
@@ -271,6 +290,7 @@ func newServedReplicas(t *testing.T, n int) *servedReplicas {
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
+
 			sum := sha256.Sum256(body)
 			id := r.Header.Get("x-request-id")
 			s.mu.Lock()
@@ -278,6 +298,7 @@ func newServedReplicas(t *testing.T, n int) *servedReplicas {
 			s.mu.Unlock()
 			next.ServeHTTP(w, r)
 		})
+
 		server.Start()
 		t.Cleanup(server.Close)
 		s.urls, s.sims = append(s.urls, server.URL), append(s.sims, sim)
@@ -322,10 +343,12 @@ func TestEndpointPicker(t *testing.T) {
 // instructions.
 func checkPickerAffinity(t *testing.T, d *stack.Dataplane, p *picker, served *servedReplicas) {
 	t.Helper()
+
 	talks := make([]*stack.Conversation, 6)
 	for c := range talks {
 		talks[c] = stack.NewConversation(fmt.Sprintf("Conversation %d. ", c) + strings.Repeat("Be kind. ", 100))
 	}
+
 	stays := make([]string, len(talks))
 	used := map[string]bool{}
 	for turn := range 3 {
@@ -336,6 +359,7 @@ func checkPickerAffinity(t *testing.T, d *stack.Dataplane, p *picker, served *se
 			if err != nil || status != http.StatusOK || reply.Get("choices.0.message.content").String() != fmt.Sprintf("turn %d", turn) {
 				t.Fatalf("status %d: %s: %v", status, reply.Raw, err)
 			}
+
 			got := p.pickOf(t, id)
 			if turn == 0 {
 				stays[i], used[got.endpoint] = got.endpoint, true
@@ -343,12 +367,15 @@ func checkPickerAffinity(t *testing.T, d *stack.Dataplane, p *picker, served *se
 			if got.endpoint != stays[i] || got.served != stays[i] || got.clientEndpoint != "" || got.model != stack.SGLangModel || got.tokens != int(reply.Get("usage.prompt_tokens").Int()) || !got.stream {
 				t.Errorf("conversation %d stays at %s: %+v", i, stays[i], got)
 			}
+
 			if count := got.metadata["prompt_tokens"]; d.Direct && count != float64(got.tokens) {
 				t.Errorf("the picker gets %v tokens: %v", count, got.metadata)
 			}
+
 			served.check(t, id, got)
 		}
 	}
+
 	if len(used) != len(served.urls) {
 		t.Errorf("%d of %d replicas were used", len(used), len(served.urls))
 	}
@@ -430,11 +457,13 @@ func TestTwoFilters(t *testing.T) {
 	const size, rounds, parallel = 130_000, 20, 4
 	served := newServedReplicas(t, 2)
 	p := startPicker(t, served.urls)
+
 	d := stack.Start(t, stack.Options{SimURL: served.sims[0], Direct: true, Bootstrap: pickerOnAllRoutes, Config: func(c *config.Config) {
 		c.Models = nil
 		c.Engines = []config.Engine{{Kind: "vllm", URLs: served.urls, EndpointPicker: p.address}}
 	}})
 	d.Upstream.Handle(stack.Echo)
+
 	t.Run("tokens", func(t *testing.T) {
 		inParallel(t, parallel, rounds, func(worker, round int) {
 			said := fmt.Sprintf("worker %d", worker) + strings.Repeat(" word", size/5)
@@ -449,6 +478,7 @@ func TestTwoFilters(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("relayed", func(t *testing.T) {
 		inParallel(t, parallel, rounds, func(int, int) {
 			checkEcho(t, d, "/v1/responses/x/y", "application/octet-stream", fmt.Appendf(nil, `{"noise":%q}`, strings.Repeat("noise", size/5)))

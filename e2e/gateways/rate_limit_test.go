@@ -91,9 +91,11 @@ func (l *rateLimiter) limit(key, value string) (limit uint32, ok bool) {
 func (l *rateLimiter) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if r.GetDomain() != l.limits.Domain {
 		return nil, fmt.Errorf("domain %q", r.GetDomain())
 	}
+
 	out := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}
 	for _, d := range r.GetDescriptors() {
 		key, value := d.GetEntries()[0].GetKey(), d.GetEntries()[0].GetValue()
@@ -101,17 +103,20 @@ func (l *rateLimiter) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimi
 		if !ok {
 			continue
 		}
+
 		hits := max(uint64(r.GetHitsAddend()), 1)
 		if d.GetHitsAddend() != nil {
 			hits = d.GetHitsAddend().GetValue()
 		}
 		l.hits[value] += hits
+
 		status := &ratelimitv3.RateLimitResponse_DescriptorStatus{
 			Code:               ratelimitv3.RateLimitResponse_OK,
 			CurrentLimit:       &ratelimitv3.RateLimitResponse_RateLimit{RequestsPerUnit: limit, Unit: ratelimitv3.RateLimitResponse_RateLimit_MINUTE},
 			LimitRemaining:     uint32(max(int64(limit)-int64(l.hits[value]), 0)), //nolint:gosec // small
 			DurationUntilReset: durationpb.New(17 * time.Second),
 		}
+
 		if l.hits[value] > uint64(limit) {
 			status.Code, out.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT, ratelimitv3.RateLimitResponse_OVER_LIMIT
 		}
@@ -171,6 +176,7 @@ func TestRateLimitOfTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limiter, address := startRateLimiter(t, limits)
 			d := stack.Start(t, stack.Options{Direct: direct, Config: withTenants, Limits: func(o *envoy.Options) { o.RateLimitService = "http://" + address }})
+
 			var counted uint64
 			for _, more := range []string{"", `,"stream":true,"stream_options":{"include_usage":true}`} {
 				status, tokens, resp, reply := askAs(t, d, "small", "THINK hm\nSAY hello", more)
@@ -180,16 +186,19 @@ func TestRateLimitOfTokens(t *testing.T) {
 				counted += tokens
 				limiter.await(t, "small", counted)
 			}
+
 			// The reply that goes over the limit is not cut.
 			status, tokens, _, reply := askAs(t, d, "small", "NOTHINK\nWORDS 300", "")
 			if status != http.StatusOK || tokens < 300 {
 				t.Fatalf("status %d: %s", status, reply)
 			}
 			limiter.await(t, "small", counted+tokens)
+
 			for _, more := range []string{"", `,"stream":true`} {
 				_, _, resp, reply := askAs(t, d, "small", "SAY hello", more)
 				wantTooManyTokens(t, resp, reply)
 			}
+
 			if status, _, _, reply := askAs(t, d, "acme", "SAY hello", ""); status != http.StatusOK {
 				t.Errorf("another tenant: status %d: %s", status, reply)
 			}
@@ -232,6 +241,7 @@ func TestLocalRateLimitOfPromptTokens(t *testing.T) {
 	for name, direct := range map[string]bool{"loopback": false, "direct": true} {
 		t.Run(name, func(t *testing.T) {
 			d := stack.Start(t, stack.Options{Direct: direct, Config: withTenants, Limits: func(o *envoy.Options) { o.PromptTokensPerMinute = 300 }})
+
 			prompts := func(tenant string) (left int64) {
 				for left = 300; ; {
 					resp, reply := d.Chat(t, stack.SGLangModel, "NOTHINK\nWORDS 400", "", tenantHeader, tenant, "x-harmony-prompt-tokens", "1")
@@ -245,6 +255,7 @@ func TestLocalRateLimitOfPromptTokens(t *testing.T) {
 					}
 				}
 			}
+
 			if left := prompts("small"); left > 100 { // a prompt is less than 100 tokens
 				t.Errorf("limited with %d tokens left", left)
 			}
@@ -272,11 +283,13 @@ func TestReferenceRateLimitService(t *testing.T) {
 	if binary == "" {
 		t.Skip("RATELIMIT_BIN is not set: go install github.com/envoyproxy/ratelimit/src/service_cmd@latest")
 	}
+
 	text, _ := exampleLimits(t)
 	d := stack.Start(t, stack.Options{Config: withTenants, Limits: func(o *envoy.Options) { o.RateLimitService = "http://" + startReference(t, binary, text) }})
 	if status, _, resp, reply := askAs(t, d, "small", "NOTHINK\nWORDS 300", ""); status != http.StatusOK || resp.Header.Get("X-Ratelimit-Limit") == "" {
 		t.Fatalf("status %d, %v: %s", status, resp.Header, reply)
 	}
+
 	for deadline := time.Now().Add(stack.Patience); ; time.Sleep(20 * time.Millisecond) {
 		status, _, resp, reply := askAs(t, d, "small", "SAY hello", "")
 		if status != http.StatusOK {
@@ -288,6 +301,7 @@ func TestReferenceRateLimitService(t *testing.T) {
 			t.Fatal("the tenant is not limited")
 		}
 	}
+
 	if status, _, _, reply := askAs(t, d, "acme", "SAY hello", ""); status != http.StatusOK {
 		t.Errorf("another tenant: status %d: %s", status, reply)
 	}
@@ -300,9 +314,11 @@ func startReference(t *testing.T, binary, limits string) (address string) {
 	if err := os.MkdirAll(filepath.Join(dir, "ratelimit", "config"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "ratelimit", "config", "limits.yaml"), []byte(limits), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	spawn := func(env []string, name string, args ...string) {
 		cmd := exec.CommandContext(t.Context(), name, args...)
 		cmd.Env = append(os.Environ(), env...)
@@ -312,12 +328,14 @@ func startReference(t *testing.T, binary, limits string) (address string) {
 		}
 		t.Cleanup(func() { _ = cmd.Wait() }) // ended by the test's context
 	}
+
 	spawn(nil, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "")
 	stack.AwaitPort(t, redis)
 	spawn([]string{
 		"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=127.0.0.1:" + redis,
 		"HOST=127.0.0.1", "PORT=" + stack.FreePort(t), "DEBUG_HOST=127.0.0.1", "DEBUG_PORT=" + stack.FreePort(t), "GRPC_HOST=127.0.0.1", "GRPC_PORT=" + grpcPort,
 	}, binary)
+
 	stack.AwaitPort(t, grpcPort)
 	return "127.0.0.1:" + grpcPort
 }

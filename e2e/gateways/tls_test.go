@@ -64,6 +64,7 @@ func TestTLS(t *testing.T) {
 	ca, other := pki.NewCA(t, "ours"), pki.NewCA(t, "another")
 	filter := newCertFiles(t, ca.Leaf(t, "127.0.0.1"), ca)
 	oneWay, mutual := filter.serve(t, false), filter.serve(t, true)
+
 	for _, tt := range []struct {
 		name    string
 		program *stack.Program
@@ -82,6 +83,7 @@ func TestTLS(t *testing.T) {
 			if resp.StatusCode != tt.status {
 				t.Fatalf("status %d, want %d: %s", resp.StatusCode, tt.status, text)
 			}
+
 			if tt.status == http.StatusOK && !strings.Contains(text, `"content":"It works."`) {
 				t.Errorf("reply: %s", text)
 			} else if tt.status != http.StatusOK {
@@ -89,6 +91,7 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("name", func(t *testing.T) {
 		p := newCertFiles(t, ca.Leaf(t, "filter.example.com"), ca).serve(t, false)
 		for name, want := range map[string]int{"filter.example.com": http.StatusOK, "other.example.com": http.StatusServiceUnavailable} {

@@ -73,12 +73,13 @@ func (c *Client) Stream(ctx context.Context, t *Target, body []byte, arrived fun
 // one token each and begin with a space, so that tokens are counted in pieces of any
 // size.
 type reader struct {
-	// the JSON key before the text, with the quote that opens it
+	// key is the JSON key before the text, with the quote that opens it.
 	key     []byte
 	arrived func(time.Time, int)
-	// the beginning of a line
+
+	// partial is the beginning of a line.
 	partial []byte
-	// the stream has ended as it should
+	// done says that the stream has ended as it should.
 	done bool
 }
 
@@ -118,6 +119,7 @@ func (r *reader) line(at time.Time, line []byte) error {
 		r.done = true
 		return nil
 	}
+
 	// Found without decoding JSON: the client shares the CPUs with what it measures.
 	i := bytes.Index(line, r.key)
 	if i < 0 {
@@ -126,9 +128,9 @@ func (r *reader) line(at time.Time, line []byte) error {
 		}
 		return nil
 	}
-	text := line[i+len(r.key):]
+
 	// Words of letters have no quotes that are escaped.
-	text, _, _ = bytes.Cut(text, []byte(`"`))
+	text, _, _ := bytes.Cut(line[i+len(r.key):], []byte(`"`))
 	if n := bytes.Count(text, []byte(" ")); n > 0 {
 		r.arrived(at, n)
 	}

@@ -13,10 +13,11 @@ import (
 // Paced is a load of streams that each get a token at a fixed rate.
 type Paced struct {
 	Streams int
-	// tokens a second of a stream
+	// Rate is the tokens a second of a stream.
 	Rate float64
-	Lead time.Duration
-	// what is measured, after Lead
+
+	// Window is what is measured, after Lead.
+	Lead   time.Duration
 	Window time.Duration
 }
 
@@ -31,13 +32,13 @@ const (
 
 // pacedStream is one stream of a paced load.
 type pacedStream struct {
-	due func(word int) time.Time
-	// the window
+	due   func(word int) time.Time
+	words int
+	// from and to are the window.
 	from, to time.Time
-	words    int
-	// the next word
-	next int
-	// words that arrived in the window
+
+	// next is the next word that is to arrive, inWindow how many arrived in the window.
+	next     int
 	inWindow int
 	latency  []time.Duration
 	err      error
@@ -79,6 +80,7 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 		// Spread over the time between two tokens: all at once would be a burst at each tick.
 		begin := start.Add(between * time.Duration(i) / time.Duration(p.Streams)).Truncate(time.Microsecond)
 
+		// A stream lasts a little longer than the window, so that it does not end within it.
 		s := &pacedStream{
 			from: from, to: to, words: int(math.Ceil((p.Lead+p.Window+between).Seconds()*p.Rate)) + 1,
 			due: func(word int) time.Time {
@@ -86,7 +88,6 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 			},
 		}
 
-		// The streams last a little longer than the window, so that none ends within it.
 		streams[i] = s
 		body := t.Body([]string{script(s.words, paced(p.Rate, begin)...)})
 		all.Go(func() { s.err = c.Stream(ctx, t, body, s.arrived) })

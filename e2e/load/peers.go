@@ -11,11 +11,11 @@ import (
 // Peers are other programs that make Chat Completions of an engine's tokens, and what
 // of ours they are compared with.
 type Peers struct {
-	// the binary of smg, of the package from PyPI; empty: none
+	// SMG is the binary of smg, of the package from PyPI; "": none.
 	SMG string
-	// the folder of o200k_base.tiktoken, which smg would download
+	// Vocabulary is the folder of o200k_base.tiktoken, which smg would download.
 	Vocabulary string
-	// the script that serves vLLM, e2e/engines/run.sh; empty: none
+	// VLLM is the script that serves vLLM, e2e/engines/run.sh; "": none.
 	VLLM string
 }
 
@@ -83,6 +83,7 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 	if err := s.startEngine(ctx, o); err != nil {
 		return err
 	}
+
 	port, err := freePort(ctx)
 	metrics, err2 := freePort(ctx)
 	// smg would download its vocabulary; the variable names a folder that has it.
@@ -93,11 +94,11 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 	if err != nil {
 		return err
 	}
+
 	s.URL = "http://127.0.0.1:" + port
 	// A port of its own for its metrics: the default one may be in use, and smg would not start.
-	s.filter, err = s.run("smg", p.SMG, "launch", "--worker-urls", "grpc://127.0.0.1:"+address, "--host", "127.0.0.1",
-		"--port", port,
-		"--prometheus-host", "127.0.0.1", "--prometheus-port", metrics)
+	s.filter, err = s.run("smg", p.SMG, "launch", "--worker-urls", "grpc://127.0.0.1:"+address,
+		"--host", "127.0.0.1", "--port", port, "--prometheus-host", "127.0.0.1", "--prometheus-port", metrics)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func (p Process) CPU() (sum time.Duration, err error) {
 		if failed != nil {
 			continue // the thread has ended
 		}
+
 		// Nanoseconds on a CPU, then those of waiting for one. stat has only ticks of 10 ms.
 		first, _, _ := strings.Cut(string(text), " ")
 		ns, failed := strconv.ParseInt(first, 10, 64)
@@ -43,6 +44,7 @@ func (p Process) Memory() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s has ended: %w", p.Name, err)
 	}
+
 	// The size of the address space, the resident part, and more, in pages.
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 {
@@ -55,7 +57,7 @@ func (p Process) Memory() (int64, error) {
 // Usage is what processes have used, by their names.
 type Usage struct {
 	CPU map[string]time.Duration
-	// resident bytes
+	// Memory is resident bytes.
 	Memory map[string]int64
 }
 

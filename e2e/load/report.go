@@ -14,22 +14,24 @@ import (
 type Row struct {
 	Scenario string `json:"scenario"`
 	Target   string `json:"target"`
-	// token or request
+
+	// Units are tokens or requests, as Unit says.
 	Unit  string  `json:"unit"`
 	Units int     `json:"units"`
 	Rate  float64 `json:"units_per_second,omitempty"`
-	// by process
-	CPU map[string]float64 `json:"cpu_us_per_unit,omitempty"`
-	// by process; of held streams, for each
+
+	// What processes use, by their names. Of held streams, Memory is that of each.
+	CPU    map[string]float64 `json:"cpu_us_per_unit,omitempty"`
 	Memory map[string]float64 `json:"rss_kib,omitempty"`
-	// since the token was due, or the request
-	P50 float64 `json:"latency_p50_ms,omitempty"`
-	P99 float64 `json:"latency_p99_ms,omitempty"`
-	// time to the first token
+
+	// Latency since the token was due, or the request; and the time to its first token.
+	P50     float64 `json:"latency_p50_ms,omitempty"`
+	P99     float64 `json:"latency_p99_ms,omitempty"`
 	First50 float64 `json:"first_p50_ms,omitempty"`
 	First99 float64 `json:"first_p99_ms,omitempty"`
-	Failed  int     `json:"failed,omitempty"`
-	Note    string  `json:"note,omitempty"`
+
+	Failed int    `json:"failed,omitempty"`
+	Note   string `json:"note,omitempty"`
 }
 
 // newRow makes the row of a sample.

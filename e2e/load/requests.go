@@ -12,12 +12,11 @@ import (
 // Requests is a load of requests that are sent at a fixed rate, whether or not those
 // before have ended.
 type Requests struct {
-	// a second
+	// Rate is how many are sent a second, Count how many in all.
 	Rate  float64
 	Count int
-	// of each answer
-	Words int
-	Text  func(i int) []string
+	// Text returns the messages of a request.
+	Text func(i int) []string
 }
 
 // Run loads a target.

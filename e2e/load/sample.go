@@ -8,18 +8,19 @@ import (
 
 // Sample is what was measured of one target in one or more windows.
 type Sample struct {
-	// tokens or requests
+	// Units are tokens or requests.
 	Units int
 	Time  time.Duration
 	Usage Usage
-	// from when a token was due to its arrival; of requests, to the last byte
+
+	// Latency is from when a token was due to its arrival; of requests, to the last byte.
 	Latency []time.Duration
-	// from when a request was due to its first token
+	// First is from when a request was due to its first token.
 	First []time.Duration
-	// streams that ended with an error
+
+	// Failed is how many streams ended with an error, Err the first of them.
 	Failed int
-	// the first of them
-	Err error
+	Err    error
 }
 
 // fail notes a stream that ended with an error.

@@ -75,6 +75,7 @@ func (l *Loader) turns(scenario, unit string, rounds int, load func(*Target, int
 			if round == 0 {
 				l.Log("%s, %s, rounds in turns: %d", scenario, t.Name, rounds)
 			}
+
 			// In turns, so that a machine that slows down does so for all targets.
 			s, err := load(t, round)
 			if err != nil {
@@ -128,6 +129,7 @@ func (l *Loader) prompts(ctx context.Context) error {
 		if p.tokens > l.Options.MaxPrompt {
 			continue
 		}
+
 		// One generator for all: each prompt is new to the caches of the engine and of the filter.
 		random := rand.New(rand.NewPCG(uint64(p.tokens), 1))
 		// One request after the other, the targets in turns.

@@ -18,26 +18,26 @@ import (
 
 // StackOptions say which processes a stack has.
 type StackOptions struct {
-	// the folder of envoy-harmony and engine-sim
+	// Binaries is the folder of envoy-harmony and engine-sim.
 	Binaries string
-	// Envoy's worker threads; 0: one per CPU
+	// Workers are Envoy's worker threads; 0: one per CPU.
 	Workers int
-	// the kind of engine
-	Engine string
-	// keys of the filter's configuration, KEY=VALUE
-	Set []string
-	// more flags of engine-sim
+
+	// Engine is the kind of engine, Engines are more flags of engine-sim.
+	Engine  string
 	Engines []string
+	// Set has keys of the filter's configuration, KEY=VALUE.
+	Set []string
 }
 
 // Stack is Envoy, the filter and the simulated engine, each a process of its own.
 type Stack struct {
-	Dir    string
-	Engine Process
-	// of the engine
+	Dir string
+	// SimURL is the engine's, URL Envoy's.
 	SimURL string
-	// of Envoy
 	URL    string
+
+	Engine Process
 	filter Process
 	envoy  Process
 	stop   []func()
@@ -182,6 +182,7 @@ func (s *Stack) startEnvoy(ctx context.Context, bootstrap []byte, o StackOptions
 	if err != nil {
 		return err
 	}
+
 	// The context is that of the start, or has ended by an interrupt: Envoy is stopped in any case.
 	s.stop = append(s.stop, func() { proxy.Stop(context.Background()) })
 	s.envoy = Process{"Envoy", proxy.PID()}
@@ -254,6 +255,7 @@ func machine() string {
 			}
 		}
 	}
+
 	// A busy machine explains figures that are not those of other runs.
 	load, _ := os.ReadFile("/proc/loadavg")
 	average, _, _ := strings.Cut(string(load), " ")

@@ -15,16 +15,17 @@ import (
 // Target is a server that is loaded.
 type Target struct {
 	Name string
-	URL  string
-	// a streamed request with messages of user and assistant in turns
+	// Procs are its processes.
+	Procs []Process
+
+	URL string
+	// Body makes a streamed request with messages of user and assistant in turns.
 	Body func(messages []string) []byte
-	// the JSON key before the text in its events, with the quote that opens it
+	// Key is the JSON key before the text in its events, with the quote that opens it.
 	Key string
 	// Script is a user message that the engine answers by so many words. nil: the
 	// simulated engine's.
 	Script func(words int) string
-	// its processes
-	Procs []Process
 }
 
 // model is the first of those that the simulated engine serves.

@@ -64,6 +64,7 @@ func (p Peers) startVLLM(o StackOptions) func(context.Context) ([]*Target, func(
 			Name: "vLLM's frontend", URL: s.SimURL + chatPath, Body: chatBodyOf(vllmModel),
 			Script: sayWords, Key: contentKey, Procs: []Process{{"vLLM", s.Engine.PID}},
 		}
+
 		// The same model and messages, at Envoy's address.
 		filtered := *own
 		filtered.Name, filtered.URL, filtered.Procs = "filter, vLLM",
@@ -90,6 +91,7 @@ func (p Peers) runVLLM(ctx context.Context, s *Stack) error {
 	if s.Engine, err = s.run("vllm", p.VLLM, "serve", "vllm"); err != nil {
 		return err
 	}
+
 	// The table has a column for the engine.
 	s.Engine.Name = engineName
 	return awaitTarget(ctx, &Target{

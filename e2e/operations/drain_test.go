@@ -31,12 +31,14 @@ func TestDrainTimeIsOver(t *testing.T) {
 		"--set", "drain_timeout=300ms", "--set", tools.Set(t))
 	d := p.Envoy(t, p.Bootstrap(t, "--upstream", stack.ServeUpstream(t, upstream)))
 	d.Sim = sim
+
 	hanging, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	upstream.Handle(func(http.ResponseWriter, *http.Request) {
 		close(hanging)
 		<-release
 	})
+
 	var clients sync.WaitGroup
 	whole := func(id, path, body string, status int) {
 		clients.Go(func() {
@@ -52,6 +54,7 @@ func TestDrainTimeIsOver(t *testing.T) {
 			}
 		})
 	}
+
 	ends := 0
 	for _, a := range stack.FaultAPIs {
 		s := d.Stream(t, a, stack.VLLMModel, hangsAt)
@@ -68,9 +71,11 @@ func TestDrainTimeIsOver(t *testing.T) {
 		d.AwaitEngine(t, "late-"+a.Name, stack.StateRunning)
 		ends += 3
 	}
+
 	whole("tool", "/v1/responses", `{"model":"`+stack.VLLMModel+`","input":"NOTHINK\nCALL docs.hang {}","tools":[`+stack.DocsTool+`]}`, 503)
 	stack.Receive(t, tools.Started, "the call of the tool")
 	ends++
+
 	clients.Go(func() { // no reply of the filter: it is reset
 		if resp, err := d.Client.Do(d.Request(t, "/v1/chat/completions", `{"model":"some-other-model"}`, "other")); err == nil {
 			resp.Body.Close()
@@ -80,16 +85,19 @@ func TestDrainTimeIsOver(t *testing.T) {
 		}
 	})
 	stack.Receive(t, hanging, "the request that passes through")
+
 	readsNothing(t, d, "NOTHINK\nWORDS 100000", "deaf")
 	d.AwaitEngine(t, "deaf", stack.StateRunning)
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	clients.Wait()
 	stack.Receive(t, p.Ended, "the end of the process")
 	if p.Exit != 0 {
 		t.Errorf("exit status %d", p.Exit)
 	}
+
 	if got := log.Outcomes(); got["drain"] < ends || got["canceled"] > 0 || got["failed"] > 0 {
 		t.Errorf("logged outcomes: %v, want %d of the drain", got, ends)
 	}

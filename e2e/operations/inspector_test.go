@@ -49,6 +49,7 @@ func openBrowser(t *testing.T, width, height int, options ...string) *browser {
 	if err != nil {
 		t.Skip("chromium is not installed: on Debian, apt-get install chromium")
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary, append(options, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0",
 		fmt.Sprintf("--window-size=%d,%d", width, height), "--user-data-dir="+t.TempDir(), "about:blank")...)
@@ -56,22 +57,26 @@ func openBrowser(t *testing.T, width, height int, options ...string) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		cancel()
 		_, _ = io.Copy(io.Discard, stderr) // until the last of its processes has ended, which write to their folder
 		_ = cmd.Wait()
 	})
+
 	host := ""
 	for lines := bufio.NewScanner(stderr); host == "" && lines.Scan(); {
 		if m := devTools.FindStringSubmatch(lines.Text()); m != nil {
 			host = m[1]
 		}
 	}
+
 	var pages []struct {
 		Type string
 		URL  string `json:"webSocketDebuggerUrl"`
@@ -88,6 +93,7 @@ func openBrowser(t *testing.T, width, height int, options ...string) *browser {
 			return &browser{t: t, ws: ws}
 		}
 	}
+
 	t.Fatalf("no page: %+v", pages)
 	return nil
 }
@@ -111,6 +117,7 @@ func (b *browser) call(method string, parameters map[string]any) json.RawMessage
 	if err := websocket.JSON.Send(b.ws, map[string]any{"id": b.next, "method": method, "params": parameters}); err != nil {
 		b.t.Fatal(err)
 	}
+
 	for {
 		var answer struct {
 			ID     int
@@ -123,6 +130,7 @@ func (b *browser) call(method string, parameters map[string]any) json.RawMessage
 		if err := websocket.JSON.Receive(b.ws, &answer); err != nil {
 			b.t.Fatal(err)
 		}
+
 		if answer.ID != b.next {
 			continue // an event
 		}
@@ -192,6 +200,7 @@ const inspectedTool = `"tools":[{"type":"function","name":"get_weather","descrip
 func inspected(t *testing.T, token string) (page string) {
 	t.Helper()
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Record.Percent, c.Record.Content = 100, true }})
+
 	post := func(path, body string) map[string]any {
 		t.Helper()
 		resp, err := d.Client.Post(d.URL+path, "application/json", strings.NewReader(body)) //nolint:noctx // of a test
@@ -203,6 +212,7 @@ func inspected(t *testing.T, token string) (page string) {
 		_ = json.NewDecoder(resp.Body).Decode(&object) // a stream is none
 		return object
 	}
+
 	first := post("/v1/responses", `{"model":"gpt-oss-20b","instructions":"Be brief.","input":"THINK The user asks for the weather. I call the tool.\nCALL get_weather {\"city\":\"Bern\"}\nSAY It is sunny in Bern, 21 °C.",`+inspectedTool+`}`)
 	call := ""
 	for _, o := range first["output"].([]any) {
@@ -210,9 +220,11 @@ func inspected(t *testing.T, token string) (page string) {
 			call = id
 		}
 	}
+
 	post("/v1/responses", fmt.Sprintf(`{"model":"gpt-oss-20b","instructions":"Be brief, and polite.","previous_response_id":%q,"input":[{"type":"function_call_output","call_id":%q,"output":"sunny"}],%s}`, first["id"], call, inspectedTool))
 	post("/v1/chat/completions", `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"SAY <img src=x onerror=document.title='broken'>"}],"logprobs":true}`)
 	post("/v1/chat/completions", `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"NOTHINK\nWORDS 4000"}]}`)
+
 	server := httptest.NewServer(inspect.Handler(d.Service, token))
 	t.Cleanup(server.Close)
 	return server.URL + "/inspector/"

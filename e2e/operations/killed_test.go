@@ -24,6 +24,7 @@ func TestFilterIsKilled(t *testing.T) {
 	p := stack.ServeProgram(t, log, config...)
 	d := p.Envoy(t, p.Bootstrap(t))
 	d.Sim = sim
+
 	streams := make([]*stack.FaultStream, 0, len(stack.FaultAPIs))
 	var clients sync.WaitGroup
 	for _, a := range stack.FaultAPIs {
@@ -31,20 +32,24 @@ func TestFilterIsKilled(t *testing.T) {
 		clients.Go(func() { unavailable(t, d, a, hangsAt, "whole-"+a.Name) })
 		d.AwaitEngine(t, "whole-"+a.Name, stack.StateRunning)
 	}
+
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-p.Ended
+
 	for _, s := range streams {
 		if text, _, err := s.End(); !errors.Is(err, stack.ErrNoEnd) || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: the stream ends with %v:\n%s", s.API.Name, err, text)
 		}
 	}
+
 	clients.Wait()
 	for _, a := range stack.FaultAPIs {
 		unavailable(t, d, a, "SAY x", "down")
 	}
 	d.AwaitCancelled(t)
+
 	stack.ServeProgramAt(t, p.Address, log, config...)
 	stack.Eventually(t, "an answer of the next filter", func() bool { return d.Status(t, stack.FaultAPIs[0], stack.VLLMModel) == http.StatusOK })
 	d.Works(t, stack.VLLMModel)
@@ -76,11 +81,13 @@ func TestEngineIsKilledOrStops(t *testing.T) {
 	p := stack.ServeProgram(t, log, "--engine", "vllm=http://"+address, "--set", "loopback=unix://"+filepath.Join(stack.SocketDir(t), "loopback"),
 		"--set", "limits.idle_timeout=1s", "--set", "limits.first_token_timeout=1s")
 	d := p.Envoy(t, p.Bootstrap(t))
+
 	const slow = "NOTHINK\nWORDS 3000 20"
 	fail := func(how, words string, statuses []int, fault func()) {
 		t.Helper()
 		var clients sync.WaitGroup
 		begun := make([]chan struct{}, 0, len(stack.FaultAPIs))
+
 		for _, a := range stack.FaultAPIs {
 			s := d.Stream(t, a, stack.VLLMModel, slow)
 			clients.Go(func() {
@@ -89,6 +96,7 @@ func TestEngineIsKilledOrStops(t *testing.T) {
 					t.Errorf("%s, %s: %v, error %q, in\n%.2000s", how, a.Name, err, message, text)
 				}
 			})
+
 			sent := make(chan struct{})
 			begun = append(begun, sent)
 			clients.Go(func() {
@@ -106,6 +114,7 @@ func TestEngineIsKilledOrStops(t *testing.T) {
 				}
 			})
 		}
+
 		for _, c := range begun {
 			<-c
 		}
@@ -113,24 +122,29 @@ func TestEngineIsKilledOrStops(t *testing.T) {
 		for _, a := range stack.FaultAPIs {
 			d.AwaitEngine(t, how+"-"+a.Name, stack.StateRunning)
 		}
+
 		d.Client.CloseIdleConnections()
 		fault()
 		clients.Wait()
 	}
+
 	fail("stop", "The engine was silent", []int{504}, func() { stack.Signal(t, sim.Pid, syscall.SIGSTOP) })
 	if got := d.Status(t, stack.FaultAPIs[0], stack.VLLMModel); got != http.StatusGatewayTimeout {
 		t.Errorf("a request while the engine is stopped: status %d", got)
 	}
 	stack.Signal(t, sim.Pid, syscall.SIGCONT)
 	d.Works(t, stack.VLLMModel)
+
 	// A whole reply may have had no token yet: then its call is repeated, in vain.
 	fail("kill", "The engine was cut off", []int{502, 503, 529}, func() { stack.Signal(t, sim.Pid, syscall.SIGKILL) })
 	if got := d.Status(t, stack.FaultAPIs[0], stack.VLLMModel); got != http.StatusServiceUnavailable {
 		t.Errorf("a request while there is no engine: status %d", got)
 	}
+
 	stack.StartSimAs(t, log, "--listen", address)
 	stack.Eventually(t, "an answer of the next engine", func() bool { return d.Status(t, stack.FaultAPIs[0], stack.VLLMModel) == http.StatusOK })
 	d.Works(t, stack.VLLMModel)
+
 	if got := log.Outcomes(); got["failed"] < 4*len(stack.FaultAPIs) || got["canceled"] > 0 {
 		t.Errorf("logged outcomes: %v", got)
 	}

@@ -43,8 +43,10 @@ func recordsOf(t *testing.T, p *planted, content bool) (d *stack.Dataplane, mcp 
 		func(_ string, r *http.Request) string {
 			return stack.ToolResult(result+" "+r.Header.Get("Authorization")+r.Header.Get("X-Operator")+r.Header.Get("X-Own"), false)
 		})
+
 	own := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	folder := t.TempDir()
+
 	d = stack.Start(t, stack.Options{Config: func(c *config.Config) {
 		c.Tools.Servers = []config.ToolServer{{Label: "docs", URL: server.URL + "/?key=" + p.secret("operatorURL"), Headers: map[string]string{"X-Operator": p.secret("operatorHeader")}}}
 		c.Tools.AllowedHosts = []string{own}
@@ -52,9 +54,11 @@ func recordsOf(t *testing.T, p *planted, content bool) (d *stack.Dataplane, mcp 
 		c.Inspector.Enabled, c.Inspector.Token = true, p.secret("inspector")
 		c.Record.Percent, c.Record.Content, c.Record.Folder = 100, content, folder
 	}})
+
 	return d, own, func() string {
 		d.Filter.Stop()
 		var all strings.Builder
+
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the last ones are written at the end
 			all.Reset()
 			files, err := record.Files([]string{folder})
@@ -71,6 +75,7 @@ func recordsOf(t *testing.T, p *planted, content bool) (d *stack.Dataplane, mcp 
 				t.Fatal("the records are not written")
 			}
 		}
+
 		for _, r := range d.Service.Records() {
 			text, err := json.Marshal(r)
 			if err != nil {
@@ -78,6 +83,7 @@ func recordsOf(t *testing.T, p *planted, content bool) (d *stack.Dataplane, mcp 
 			}
 			all.Write(text)
 		}
+
 		return all.String()
 	}
 }
@@ -107,33 +113,40 @@ func TestRecordsHaveNoSecrets(t *testing.T) {
 		t.Run(fmt.Sprintf("content=%t", content), func(t *testing.T) {
 			var p planted
 			d, own, read := recordsOf(t, &p, content)
+
 			ask := func(path, body string) string {
 				return d.Answer(t, path, body,
 					"authorization", "Bearer "+p.secret("bearer"), "x-api-key", p.secret("apiKey"), "cookie", "id="+p.secret("cookie"), "x-custom-token", p.secret("custom"), "x-plain", p.secret("header"), "x-pin", p.secret("pin"))
 			}
+
 			function := fmt.Sprintf(`"name":%q,"description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string","enum":[%q]}}}`,
 				p.content("tool"), p.content("toolDescription"), p.content("parameter"), p.content("enum"))
 			ask("/v1/chat/completions?trace="+p.secret("trace")+"&sig="+p.secret("query"), fmt.Sprintf(
 				`{"model":%q,"messages":[{"role":"system","content":%q},{"role":"user","name":%q,"content":%q}],"tools":[{"type":"function","function":{%s}}],"user":%q,"stop":[%q],"metadata":{%q:%q},"prompt_cache_key":%q}`,
 				stack.VLLMModel, p.content("system"), p.content("name"), "SAY "+p.content("said"), function, p.content("user"), p.content("stop"), p.content("metadataKey"), p.content("metadata"), p.content("cacheKey")))
+
 			for _, stream := range []bool{false, true} {
 				ask("/v1/responses", fmt.Sprintf(
 					`{"model":%q,"stream":%t,"instructions":%q,"input":[{"role":"user","content":%q}],"api_key":%q,"tools":[{"type":"mcp","server_label":"own","server_url":%q,"require_approval":"never","authorization":%q,"headers":{"X-Own":%q}},%s,{"type":"function",%s}]}`,
 					stack.VLLMModel, stream, p.content("instructions"), "NOTHINK\nCALL own.whoami {}\nSAY "+p.content("input"), p.secret("body"), own+"/"+p.secret("ownPath")+"?key="+p.secret("ownQuery"), p.secret("mcpBearer"), p.secret("mcpHeader"), stack.DocsTool, function))
 			}
+
 			ask("/v1/responses", fmt.Sprintf(`{"model":%q,"input":%q,"tools":[%s]}`, stack.VLLMModel, "NOTHINK\nCALL docs.whoami {}", stack.DocsTool))
 			ask("/v1/messages", fmt.Sprintf(
 				`{"model":%q,"max_tokens":1000,"system":%q,"messages":[{"role":"user","content":%q}],"metadata":{"user_id":%q},"mcp_servers":[{"type":"url","name":"docs","url":%q,"authorization_token":%q}]}`,
 				stack.VLLMModel, p.content("messagesSystem"), "SAY "+p.content("messages"), p.content("messagesUser"), own, p.secret("messagesToken")))
 			ask("/v1/responses/render", fmt.Sprintf(`{"model":%q,"input":%q}`, stack.VLLMModel, p.content("rendered")))
+
 			records := read()
 			if n := strings.Count(records, `"format":`); n < 12 { // 6 on the disk, 6 in memory
 				t.Fatalf("%d records", n)
 			}
+
 			absent := p.secrets
 			if !content {
 				absent = append(absent, p.contents...)
 			}
+
 			for _, word := range absent {
 				wantAbsent(t, records, word)
 			}

@@ -93,22 +93,23 @@ func startProgram(t *testing.T, file string, g *gate) (d *stack.Dataplane, metri
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "e2e-") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+
+	dir := stack.SocketDir(t)
+
 	program := filepath.Join(dir, "envoy-harmony")
 	if out, err := exec.CommandContext(t.Context(), "go", stack.BuildArgs(program, "../cmd/envoy-harmony")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	log := stack.LogOf(t)
 	d = &stack.Dataplane{Upstream: &stack.Upstream{}, Logs: log, Client: stack.NewClient(t)}
 	d.Sim = stack.StartSim(t, log)
+
 	others := httptest.NewServer(d.Upstream)
 	t.Cleanup(others.Close)
 	engine := httptest.NewServer(g.wrap(stack.Forward(t, d.Sim)))
 	t.Cleanup(engine.Close)
+
 	cfg := stack.NewConfig(t, engine.URL, func(c *config.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
 	socket := "unix://" + filepath.Join(dir, "filter")
 	cmd := exec.CommandContext(t.Context(), program, "serve", "--config", file, "--listen", socket, "--admin", "127.0.0.1:0", "--set", "loopback="+cfg.Loopback)
@@ -120,11 +121,13 @@ func startProgram(t *testing.T, file string, g *gate) (d *stack.Dataplane, metri
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	var reading sync.WaitGroup
 	t.Cleanup(func() {
 		reading.Wait()
 		_ = cmd.Wait() // ended by the test's context
 	})
+
 	serving := make(chan string, 1)
 	reading.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -135,30 +138,18 @@ func startProgram(t *testing.T, file string, g *gate) (d *stack.Dataplane, metri
 			}
 		}
 	})
+
 	metrics = "http://" + stack.Receive(t, serving, "the filter serves") + "/metrics"
 	d.URL, d.Admin = stack.StartEnvoy(t, binary, cfg, socket, others.URL, stack.Options{}, log)
 	return d, metrics
 }
 
 // awaitReloads waits until so many changes of the file have had an outcome.
-func awaitReloads(t *testing.T, d *stack.Dataplane, metrics, outcome string, want int) {
+func awaitReloads(t *testing.T, metrics, outcome string, want int) {
 	t.Helper()
 	line := regexp.MustCompile(fmt.Sprintf(`(?m)^harmony_config_reloads_total\{outcome="%s"\} %d$`, outcome, want))
 	for deadline := time.Now().Add(stack.Patience); ; time.Sleep(10 * time.Millisecond) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, metrics, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := d.Client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line.Match(text) {
+		if line.MatchString(stack.AdminPage(t, metrics)) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -185,7 +176,7 @@ func TestReload(t *testing.T) {
 	stack.Receive(t, g.held, "the engine answers")
 
 	file.replace(t, head+"reasoning_fields: reasoning_content\nmodel_defaults: {effort: high, engine: vllm}\n")
-	awaitReloads(t, d, metrics, "ok", 1)
+	awaitReloads(t, metrics, "ok", 1)
 	checkNew := func(id string) {
 		t.Helper()
 		_, text := d.Chat(t, stack.SGLangModel, question, "", "x-request-id", id)
@@ -208,7 +199,7 @@ func TestReload(t *testing.T) {
 	}
 
 	file.replace(t, head+"reasoning_fields: none\n")
-	awaitReloads(t, d, metrics, "refused", 1)
+	awaitReloads(t, metrics, "refused", 1)
 	checkNew("third")
 
 	d.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) {
@@ -216,12 +207,12 @@ func TestReload(t *testing.T) {
 		_, _ = io.WriteString(w, "the upstream")
 	})
 	file.replace(t, head+"rollout: [{percent: 0}]\n")
-	awaitReloads(t, d, metrics, "ok", 2)
+	awaitReloads(t, metrics, "ok", 2)
 	if _, text := d.Chat(t, stack.SGLangModel, question, ""); text != "the upstream" {
 		t.Errorf("with a rollout to none: %s", text)
 	}
 	file.replace(t, head+"rollout: [{percent: 100}]\n")
-	awaitReloads(t, d, metrics, "ok", 3)
+	awaitReloads(t, metrics, "ok", 3)
 	if _, text := d.Chat(t, stack.SGLangModel, question, ""); !strings.Contains(text, "one two three") {
 		t.Errorf("with a rollout to all: %s", text)
 	}

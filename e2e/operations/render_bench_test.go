@@ -42,15 +42,18 @@ func BenchmarkRenderService(b *testing.B) {
 		service, p := startRender(b, &stack.LogFile{Quiet: true})
 		url, pid = service.URL, p.Process.Pid
 	}
+
 	seed := uint64(0)
 	session := func() [][]byte {
 		seed++
 		return agentSession(seed, model)
 	}
+
 	transport := &http.Transport{MaxIdleConnsPerHost: runtime.NumCPU()}
 	defer transport.CloseIdleConnections()
 	r := &renderLoad{url: url + "/v1/chat/completions/render", client: &http.Client{Transport: transport}, process: stack.OSProcess(pid)}
 	r.ask(b, session()[0]) // what is loaded with the first request does not count
+
 	b.Run("new sessions", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
@@ -63,6 +66,7 @@ func BenchmarkRenderService(b *testing.B) {
 			r.run(b, sessions)
 		}
 	})
+
 	b.Run("turns in order", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
@@ -107,6 +111,7 @@ func (r *renderLoad) run(b *testing.B, sessions [][][]byte) {
 	if r.process != 0 {
 		before = stack.CPUOf(b, r.process)
 	}
+
 	var mu sync.Mutex
 	requests, tokens, longest := 0, 0, 0
 	queue := make(chan [][]byte, len(sessions))
@@ -114,6 +119,7 @@ func (r *renderLoad) run(b *testing.B, sessions [][][]byte) {
 		queue <- s
 	}
 	close(queue)
+
 	begun := time.Now()
 	var clients sync.WaitGroup
 	for range runtime.NumCPU() {
@@ -128,6 +134,7 @@ func (r *renderLoad) run(b *testing.B, sessions [][][]byte) {
 			}
 		})
 	}
+
 	clients.Wait()
 	took := time.Since(begun)
 	b.ReportMetric(float64(requests), "requests")
@@ -135,6 +142,7 @@ func (r *renderLoad) run(b *testing.B, sessions [][][]byte) {
 	b.ReportMetric(float64(tokens)/took.Seconds(), "tokens/s")
 	b.ReportMetric(float64(tokens)/float64(requests), "tokens/request")
 	b.ReportMetric(float64(longest), "longest")
+
 	if r.process != 0 {
 		b.ReportMetric(float64((stack.CPUOf(b, r.process)-before).Microseconds())/1000/float64(requests), "cpu-ms/request")
 	}
@@ -145,23 +153,28 @@ func (r *renderLoad) run(b *testing.B, sessions [][][]byte) {
 // sessionTokens tokens, but for the frames of the messages.
 func agentSession(seed uint64, model string) [][]byte {
 	w := &writer{rand.New(rand.NewPCG(seed, 72))}
+
 	tools := make([]json.RawMessage, sessionTools)
 	for i := range tools {
 		tools[i] = w.tool(i)
 	}
+
 	messages := []json.RawMessage{
 		members("role", "system", "content", w.text(3000, w.prose)),
 		members("role", "user", "content", w.text(400, w.prose)+"\n```go\n"+w.text(600, w.code)+"```\n"),
 	}
+
 	head := 0
 	for _, part := range append(tools, messages...) {
 		head += countTokens(string(part))
 	}
 	perTurn := (sessionTokens - head) / (sessionTurns - 1)
+
 	bodies := make([][]byte, 0, sessionTurns)
 	for turn := range sessionTurns {
 		if turn > 0 {
 			id := fmt.Sprintf("call_%d_%d", seed, turn)
+
 			thought, arguments := w.text(60, w.prose), string(w.object(2))
 			call := members("id", id, "type", "function", "function", map[string]string{"name": "tool_" + strconv.Itoa(turn%sessionTools), "arguments": arguments})
 			rest := perTurn - countTokens(thought+arguments) - 25 // the frames of three messages
@@ -170,6 +183,7 @@ func agentSession(seed uint64, model string) [][]byte {
 				members("role", "assistant", "content", nil, "reasoning", thought, "tool_calls", []json.RawMessage{call}),
 				members("role", "tool", "tool_call_id", id, "content", w.text(rest, kind)))
 		}
+
 		bodies = append(bodies, members("model", model, "reasoning_effort", "high", "tools", tools, "messages", messages))
 	}
 	return bodies

@@ -37,6 +37,7 @@ func TestRenderService(t *testing.T) {
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Date = renderDate }})
 	service, _ := startRender(t, d.Logs, "--set", "date="+renderDate)
 	engine := &stack.Dataplane{URL: d.Sim, Client: d.Client}
+
 	for _, a := range renderedAPIs {
 		for name, script := range map[string]string{
 			"answer":    `"THINK It is a question.\nSAY Grüße, 世界 👋🏽!"`,
@@ -47,6 +48,7 @@ func TestRenderService(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			stream := strings.Replace(request, "{", `{"stream":true,`, 1)
 			for _, c := range []struct {
 				way       string
@@ -114,13 +116,16 @@ func (a *renderedAPI) byChunks(t *testing.T, service, engine *stack.Dataplane, r
 	if options := gjson.Get(request, "stream_options").Raw; options != "" { // which the answer does not have
 		rendered = strings.Replace(rendered, "{", `{"stream_options":`+options+",", 1)
 	}
+
 	chunks := objects(engine.Answer(t, "/inference/v1/generate", rendered))
 	if len(chunks) < 10 {
 		t.Fatalf("the engine streams %d chunks", len(chunks))
 	}
+
 	members := `,"prompt_tokens":` + gjson.Get(rendered, "token_count").Raw
 	state := "null"
 	var events []gjson.Result
+
 	for _, chunk := range chunks {
 		answer := gjson.Parse(service.Answer(t, a.path+"/derender", a.derender(request, true, "generate_chunk", chunk.Raw, members+`,"stream_state":`+state)))
 		if chunk := answer.Get("chunk"); chunk.Exists() {
@@ -141,8 +146,10 @@ func TestRenderPaths(t *testing.T) {
 		date(c)
 		c.Routing.OpenPaths = []string{"/tokenize"}
 	}})
+
 	service, _ := startRender(t, d.Logs, "--set", "date="+renderDate)
 	open.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "the upstream's %s", r.URL.Path) })
+
 	for _, c := range []struct{ name, path, body, want string }{
 		{"a text", "/tokenize", `{"model":"gpt-oss-120b","prompt":"Hello, world!","return_token_strs":true}`, `{"count":4,"max_model_len":131072,"tokens":[13225,11,2375,0],"token_strs":["Hello",",","Ġworld","!"]}`},
 		{"messages", "/tokenize", `{"model":"gpt-oss-120b","messages":[{"role":"user","content":"Grüße"}]}`, `"tokens":[200006,`},
@@ -152,6 +159,7 @@ func TestRenderPaths(t *testing.T) {
 		if at != there || !strings.Contains(at, c.want) {
 			t.Errorf("%s: the filter answers %s, the service %s", c.name, at, there)
 		}
+
 		want := at
 		if c.path == "/tokenize" {
 			want = "the upstream's /tokenize"
@@ -160,6 +168,7 @@ func TestRenderPaths(t *testing.T) {
 			t.Errorf("%s where /tokenize is open: %s", c.name, got)
 		}
 	}
+
 	if status, reply := d.Post(t, "/tokenize", `{"prompt":"Hello"}`); status != http.StatusBadRequest || reply.Get("error.param").Str != "model" {
 		t.Errorf("no model: status %d, %s", status, reply.Raw)
 	}
@@ -175,9 +184,11 @@ func TestRenderEnds(t *testing.T) {
 			t.Errorf("%s: status %d, %v, %q", path, resp.StatusCode, err, text)
 		}
 	}
+
 	const body = `{"prompt":"Hello"}`
 	service.Answer(t, "/tokenize", body)
 	service.Post(t, "/tokenize", "{")
+
 	for sample, want := range map[string]float64{
 		`harmony_render_seconds_count{path="/tokenize",status="200"}`: 1,
 		`harmony_render_seconds_count{path="/tokenize",status="400"}`: 1,
@@ -186,20 +197,24 @@ func TestRenderEnds(t *testing.T) {
 			t.Errorf("%s is %v, want %v", sample, got, want)
 		}
 	}
+
 	conn, err := net.Dial("tcp", p.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	// The service asks for the body when it reads it: the request has begun.
 	if _, err := fmt.Fprintf(conn, "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body)); err != nil {
 		t.Fatal(err)
 	}
+
 	replies := bufio.NewReader(conn)
 	if line, err := replies.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		t.Fatalf("%q, %v", line, err)
 	}
 	_, _ = replies.ReadString('\n')
+
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -210,9 +225,11 @@ func TestRenderEnds(t *testing.T) {
 		}
 		return err != nil
 	})
+
 	if _, err := io.WriteString(conn, body); err != nil {
 		t.Fatal(err)
 	}
+
 	resp, err := http.ReadResponse(replies, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +238,7 @@ func TestRenderEnds(t *testing.T) {
 	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || gjson.GetBytes(text, "tokens").Raw != "[13225]" {
 		t.Errorf("status %d, %v, %s", resp.StatusCode, err, text)
 	}
+
 	stack.Receive(t, p.Ended, "the end of the process")
 	if p.Exit != 0 {
 		t.Errorf("exit status %d", p.Exit)

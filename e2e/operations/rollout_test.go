@@ -34,6 +34,7 @@ func TestRolloutCanary(t *testing.T) {
 	d := stack.Start(t, stack.Options{Quiet: true, Config: rolledOut(5)})
 	d.Upstream.Handle(stack.Echo)
 	const conversations, turns = 200, 3
+
 	handled := 0
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -50,11 +51,13 @@ func TestRolloutCanary(t *testing.T) {
 			}
 		})
 	}
+
 	for n := range conversations {
 		next <- n
 	}
 	close(next)
 	all.Wait()
+
 	if handled < 2 || handled > 25 {
 		t.Errorf("%d of %d conversations are the filter's", handled, conversations)
 	}
@@ -66,26 +69,31 @@ func TestRolloutCanary(t *testing.T) {
 func converse(t *testing.T, d *stack.Dataplane, n, turns int) (in bool) {
 	t.Helper()
 	first := fmt.Sprintf("NOTHINK\nSAY %d.", n)
+
 	messages := make([]map[string]string, 0, 2+2*turns)
 	messages = append(messages, map[string]string{"role": "system", "content": "Be brief."}, map[string]string{"role": "user", "content": first})
 	path, field := "/v1/chat/completions", "messages"
 	if n%2 == 1 {
 		path, field = "/v1/responses", "input"
 	}
+
 	for turn := range turns {
 		body, err := json.MarshalIndent(map[string]any{field: messages, "model": stack.SGLangModel, "temperature": 1, "store": false}, "", strings.Repeat(" ", n%3))
 		if err != nil {
 			t.Error(err)
 		}
+
 		q := rollout.Read(body)
 		want := q.Beginning("", stack.SGLangModel).In(5)
 		reply := postBody(t, d, path, body)
+
 		switch passed := reply == string(body); {
 		case passed == want, !passed && !strings.Contains(reply, fmt.Sprintf("%d.", n)):
 			t.Errorf("conversation %d, turn %d: passed through unchanged: %t, is the filter's: %t: %s", n, turn, passed, want, reply)
 		case turn > 0 && want != in:
 			t.Errorf("conversation %d changes its side at turn %d", n, turn)
 		}
+
 		in = want
 		messages = append(messages, map[string]string{"role": "assistant", "content": "ok"}, map[string]string{"role": "user", "content": first})
 	}
@@ -124,6 +132,7 @@ func TestRolloutOfStored(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"id":"resp_upstream"}`)
 	})
+
 	for n := range 8 {
 		session := fmt.Sprint("s", n)
 		in := rollout.Named("", session).In(50)
@@ -131,10 +140,12 @@ func TestRolloutOfStored(t *testing.T) {
 		for turn := range 3 {
 			body := fmt.Appendf(nil, `{"model":%q,"input":"NOTHINK\nSAY Yes.","previous_response_id":%s}`, stack.SGLangModel, previous)
 			reply := postBody(t, d, "/v1/responses", body, "session-id", session)
+
 			id := gjson.Get(reply, "id").String()
 			if (id == "resp_upstream") == in || id == "" {
 				t.Fatalf("session %s, turn %d, is the filter's: %t: %s", session, turn, in, reply)
 			}
+
 			previous = `"` + id + `"`
 			session = fmt.Sprint(session, "x") // the response decides, not the session
 		}

@@ -149,6 +149,7 @@ func (w soakWorker) asksInTheBackground() {
 	if id == "" {
 		return
 	}
+
 	path := "/v1/responses/" + id
 	switch w.IntN(3) {
 	case 0:
@@ -158,6 +159,7 @@ func (w soakWorker) asksInTheBackground() {
 	default:
 		w.do(soakRequest{api: "responses", reads: true, path: path + "/cancel"})
 	}
+
 	for deadline := time.Now().Add(soakLimit); ; time.Sleep(100 * time.Millisecond) {
 		body := w.do(soakRequest{api: "responses", reads: true, method: http.MethodGet, path: path})
 		status := gjson.Get(body, "status").Str
@@ -172,6 +174,7 @@ func (w soakWorker) asksInTheBackground() {
 			return
 		}
 	}
+
 	w.do(soakRequest{api: "responses", reads: true, method: http.MethodDelete, path: path})
 }
 
@@ -213,6 +216,7 @@ func (w soakWorker) meetsAFault() {
 		kinds := []string{"error", "cut", "end", "done", "garbage"}
 		text += fmt.Sprintf("fault=%s@%d", kinds[w.IntN(len(kinds))], 5+w.IntN(40))
 	}
+
 	q := w.request(api, text, "", w.IntN(3) > 0)
 	q.may = may
 	w.do(q)

@@ -50,8 +50,10 @@ func (s *soak) do(q soakRequest) string {
 	if q.method == "" {
 		q.method = http.MethodPost
 	}
+
 	id := fmt.Sprint("soak-", s.sent.Add(1))
 	status, body, err := s.send(ctx, q, id)
+
 	if q.leaves > 0 && ctx.Err() != nil {
 		s.count(func() {
 			s.account.left[q.api]++
@@ -61,6 +63,7 @@ func (s *soak) do(q soakRequest) string {
 		})
 		return ""
 	}
+
 	outcome := outcomeFailed
 	if err == nil {
 		outcome, err = q.outcome(status, body)
@@ -68,10 +71,12 @@ func (s *soak) do(q soakRequest) string {
 	if err == nil && !q.allows(outcome) {
 		err = fmt.Errorf("the outcome is %s, not one of %v", outcome, q.may)
 	}
+
 	if err != nil {
 		s.problem(fmt.Sprintf("%s %s %s: status %d: %v; request %.300s; the reply ends with %q", id, q.method, q.path, status, err, q.body, body[max(0, len(body)-300):]))
 		return ""
 	}
+
 	if !q.begins {
 		s.ended(q.api, outcome)
 	}
@@ -91,6 +96,7 @@ func (s *soak) send(ctx context.Context, q soakRequest, id string) (status int, 
 	if q.cut > 0 {
 		sent = io.MultiReader(strings.NewReader(q.body[:min(q.cut, len(q.body))]), endless{ctx})
 	}
+
 	r, err := http.NewRequestWithContext(ctx, q.method, s.d.URL+q.path, sent)
 	if err != nil {
 		return 0, nil, err
@@ -99,19 +105,23 @@ func (s *soak) send(ctx context.Context, q soakRequest, id string) (status int, 
 	if q.body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+
 	client := s.d.Client
 	if q.slow || q.deaf {
 		client = s.slow
 	}
+
 	resp, err := client.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
+
 	if q.deaf {
 		<-ctx.Done()
 		return resp.StatusCode, nil, ctx.Err()
 	}
+
 	from := io.Reader(resp.Body)
 	if q.slow {
 		from = slowly{resp.Body}
@@ -184,11 +194,13 @@ func (q soakRequest) read(body []byte) (text, outcome string, err error) {
 			return "", "", err
 		}
 		return responseObject(body)
+
 	case q.streamed:
 		if !bytes.HasSuffix(body, []byte("[DONE]\n\n")) {
 			return "", "", errors.New("the stream does not end in [DONE]")
 		}
 		return "", outcomeOK, nil
+
 	case !gjson.ValidBytes(body):
 		return "", "", errors.New("not JSON")
 	case q.reads:
@@ -198,6 +210,7 @@ func (q soakRequest) read(body []byte) (text, outcome string, err error) {
 	case q.api == "messages":
 		return joined(gjson.GetBytes(body, "content.#(type==text)#.text")), outcomeOK, nil
 	}
+
 	return gjson.GetBytes(body, "choices.0.message.content").Str, outcomeOK, nil
 }
 
@@ -241,19 +254,23 @@ func chatStream(body []byte) (text, outcome string, err error) {
 	if !ok {
 		return "", "", errors.New("the stream does not end in [DONE]")
 	}
+
 	finish := false
 	for line := range strings.Lines(string(rest)) {
 		data, ok := strings.CutPrefix(line, "data: ")
 		if !ok {
 			continue
 		}
+
 		e := gjson.Parse(data)
 		if e.Get("error").Exists() {
 			return text, outcomeFailed, nil
 		}
+
 		text += e.Get("choices.0.delta.content").Str
 		finish = finish || e.Get("choices.0.finish_reason").Str != ""
 	}
+
 	if !finish {
 		return "", "", errors.New("the stream has no finish_reason and no error")
 	}

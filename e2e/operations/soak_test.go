@@ -73,13 +73,16 @@ func TestSoak(t *testing.T) {
 func newSoak(t *testing.T) *soak {
 	s := &soak{t: t, ctx: t.Context(), slow: newSlowClient(), done: map[string]int{}}
 	s.account = soakAccount{replies: map[soakReply]int{}, left: map[string]int{}, begun: map[string]int{}}
+
 	log := stack.LogOf(t)
 	store := os.Getenv("SOAKSTORE")
 	if store == "" {
 		store = "sqlite:" + filepath.Join(t.TempDir(), "store.db")
 	}
+
 	docs, fragile := stack.NewToolServer(t), stack.NewToolServer(t)
 	sim := stack.StartSim(t, log)
+
 	text, err := json.Marshal(map[string]any{
 		"loopback": "unix://" + filepath.Join(stack.SocketDir(t), "loopback"), "store_url": store,
 		"log":     map[string]any{"level": "warning"},
@@ -95,15 +98,18 @@ func newSoak(t *testing.T) *soak {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(t.TempDir(), "harmony.yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s.p = stack.ServeProgram(t, log, "--config", file)
 	s.d = s.p.Envoy(t, s.p.Bootstrap(t))
 	s.d.Sim = sim
 	s.d.Client.Transport = &http.Transport{MaxIdleConnsPerHost: soakClients}
 	t.Cleanup(s.d.Client.CloseIdleConnections)
+
 	s.tidy(docs, fragile)
 	return s
 }
@@ -275,9 +281,11 @@ func (s *soak) room(size int) int {
 		}
 		return false
 	}
+
 	if size > 0 {
 		return map[bool]int{true: size}[accepted(size)]
 	}
+
 	low, high := 0, soakBodies
 	for high-low > 4096 {
 		if mid := (low + high) / 2; accepted(mid) {
@@ -306,9 +314,11 @@ func (s *soak) verdict(before, after soakFigures, room int) {
 	for _, fault := range grown(before, after) {
 		s.t.Errorf("grown: %s", fault)
 	}
+
 	if got := s.room(room); got != room {
 		s.t.Errorf("the budget of bodies is not free: a body of %d bytes was taken at the start, and is not taken now", room)
 	}
+
 	faults := s.account.differences(s.counted())
 	for deadline := time.Now().Add(stack.Patience); len(faults) > 0 && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		faults = s.account.differences(s.counted()) // counted shortly after the client has the reply
@@ -316,6 +326,7 @@ func (s *soak) verdict(before, after soakFigures, room int) {
 	for _, fault := range faults {
 		s.t.Errorf("not counted alike: %s", fault)
 	}
+
 	if s.faults > 0 {
 		s.t.Errorf("%d replies are wrong or have no end, the first ones:\n%s", s.faults, strings.Join(s.problems, "\n"))
 	}
@@ -324,6 +335,7 @@ func (s *soak) verdict(before, after soakFigures, room int) {
 			s.t.Errorf("no request was %s", outcome)
 		}
 	}
+
 	if log := s.d.Logs.String(); strings.Contains(log, "panic") {
 		s.t.Error("the log has a panic")
 	}

@@ -104,6 +104,7 @@ func allOf[K comparable, V any](a, b map[K]V) map[K]V {
 
 func TestSoakFindsWhatHasGrown(t *testing.T) {
 	before := soakFigures{rss: 40 * mebibyte, goroutines: 20, descriptors: 15, envoy: 10 * mebibyte}
+
 	for name, tt := range map[string]struct {
 		change func(*soakFigures)
 		want   string
@@ -132,6 +133,7 @@ func TestSoakFindsWhatIsNotCounted(t *testing.T) {
 		replies: map[soakReply]int{{"chat", outcomeOK}: 10, {"chat", outcomeFailed}: 2},
 		left:    map[string]int{"chat": 3}, begun: map[string]int{"chat": 1},
 	}
+
 	for name, tt := range map[string]struct {
 		counted map[soakReply]int
 		want    string

@@ -129,11 +129,13 @@ func startCollector(t *testing.T) (c *collector, overGRPC, overHTTP string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := grpc.NewServer()
 	tracev1.RegisterTraceServiceServer(server, c)
 	metricsv1.RegisterMetricsServiceServer(server, &c.metrics)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/traces", func(w http.ResponseWriter, q *http.Request) {
 		var r tracev1.ExportTraceServiceRequest
@@ -151,6 +153,7 @@ func startCollector(t *testing.T) (c *collector, overGRPC, overHTTP string) {
 		}
 		_, _ = c.metrics.Export(q.Context(), &r)
 	})
+
 	web := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		web.Close()
@@ -190,6 +193,7 @@ func traceWith(address string) func(bootstrap string) string {
                 "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
                 grpc_service: {envoy_grpc: {cluster_name: collector}, timeout: 5s}
                 service_name: envoy`
+
 	cluster := fmt.Sprintf(`
   clusters:
   - name: collector
@@ -201,6 +205,7 @@ func traceWith(address string) func(bootstrap string) string {
     load_assignment:
       cluster_name: collector
       endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %q, port_value: %s}}}}]}]`, host, port)
+
 	return func(bootstrap string) string {
 		for _, name := range []string{"openai", "loopback"} {
 			prefix := "\n          stat_prefix: " + name
@@ -239,12 +244,14 @@ func startTraced(t *testing.T, environ []string, change func(string) string, doc
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir, log := stack.SocketDir(t), stack.LogOf(t)
 	sim := stack.StartSim(t, log)
 	file := filepath.Join(dir, "harmony.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, tracedConfig, dir, sim, docs), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--config", file)
 	cmd.Stderr = log.Named("serve")
 	cmd.Env = append(os.Environ(), environ...)
@@ -255,6 +262,7 @@ func startTraced(t *testing.T, environ []string, change func(string) string, doc
 		_ = cmd.Process.Kill() // it has ended, unless the test has failed
 		_ = cmd.Wait()
 	})
+
 	cfg := stack.NewConfig(t, sim, func(c *config.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
 	d := &stack.Dataplane{Sim: sim, Client: stack.NewClient(t), Logs: log}
 	stack.Eventually(t, "the filter", func() bool {
@@ -264,6 +272,7 @@ func startTraced(t *testing.T, environ []string, change func(string) string, doc
 		}
 		return err == nil
 	})
+
 	d.URL, d.Admin = stack.StartEnvoy(t, proxy, cfg, "unix://"+filepath.Join(dir, "filter"), sim, stack.Options{Bootstrap: change}, log)
 	return &traced{d, cmd}
 }
@@ -433,6 +442,7 @@ func TestTraceOverHTTP(t *testing.T) {
 	d := startTraced(t, []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_METRICS_EXPORTER=none", "OTEL_SERVICE_NAME=mine", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
 	}, nil, docs.URL)
+
 	r := d.withTool(t, `,"background":true`, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	stack.Eventually(t, "the response", func() bool {
 		resp := d.Do(t, http.MethodGet, "/v1/responses/"+r.Get("id").Str, "", nil, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
@@ -440,6 +450,7 @@ func TestTraceOverHTTP(t *testing.T) {
 		return gjson.GetBytes(b, "status").Str == "completed"
 	})
 	d.end(t)
+
 	spans := collector.received("mine")
 	counts := map[string]int{}
 	var content bytes.Buffer
@@ -450,6 +461,7 @@ func TestTraceOverHTTP(t *testing.T) {
 		}
 		content.WriteString(attribute(s.Attributes, "gen_ai.output.messages") + attribute(s.Attributes, "gen_ai.tool.call.result"))
 	}
+
 	const request = "chat gpt-oss-20b"
 	if counts[request] != 1 || counts[request+" > "+request] != 1 || counts[request+" > "+request+" > "+request] != 2 || counts[request+" > "+request+" > execute_tool search"] != 1 {
 		t.Errorf("spans %v", counts)
@@ -460,6 +472,7 @@ func TestTraceOverHTTP(t *testing.T) {
 	if len(collector.metrics.names) > 0 {
 		t.Errorf("metrics %v", collector.metrics.names)
 	}
+
 	for _, q := range d.EngineRequests(t, r.Get("id").Str) {
 		if !strings.Contains(q.Header["traceparent"], "4bf92f3577b34da6a3ce929d0e0e4736") {
 			t.Errorf("the engine gets the traceparent %q", q.Header["traceparent"])

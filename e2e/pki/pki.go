@@ -18,7 +18,7 @@ import (
 
 // CA is a certificate authority.
 type CA struct {
-	// its certificate
+	// PEM is its certificate.
 	PEM []byte
 	is  *x509.Certificate
 	key *ecdsa.PrivateKey

@@ -22,6 +22,7 @@ func TestAliases(t *testing.T) {
 	d.Upstream.Handle(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"object":"list","data":[],"path":"`+r.URL.Path+`"}`)
 	})
+
 	for i, tt := range []struct{ name, model string }{{"gpt-5", stack.SGLangModel}, {"claude-sonnet-4-5", stack.VLLMModel}, {"Claude-Opus-4", stack.VLLMModel}} {
 		for api, body := range map[string]string{
 			"/v1/chat/completions": `{"model":%q,"messages":[{"role":"user","content":"NOTHINK\nSAY yes"}]%s}`,
@@ -34,6 +35,7 @@ func TestAliases(t *testing.T) {
 				if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), `"model":"`+tt.name+`"`) || strings.Contains(string(text), tt.model) {
 					t.Errorf("%s of %s%s: %s: %s, %v", api, tt.name, more, resp.Status, text, err)
 				}
+
 				requests := d.EngineRequests(t, id)
 				if len(requests) != 1 || tt.model == stack.VLLMModel && gjson.GetBytes(requests[0].Params, "model").Str != tt.model {
 					t.Errorf("%s of %s%s: the engine got %+v", api, tt.name, more, requests)
@@ -41,10 +43,12 @@ func TestAliases(t *testing.T) {
 			}
 		}
 	}
+
 	resp, text := d.Chat(t, "claude", "hello", "") // is no alias
 	if !strings.Contains(text, `"path":"/v1/chat/completions"`) {
 		t.Errorf("a name that is no alias: %s: %s", resp.Status, text)
 	}
+
 	get := func(path string) string {
 		resp := d.Do(t, http.MethodGet, path, "", http.NoBody)
 		return stack.ReadText(t, resp)

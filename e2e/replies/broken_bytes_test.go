@@ -24,6 +24,7 @@ const chunkedText = "THINK Über 👩‍👩‍👧‍👦 und ẞ.\nSAY naïve 
 func TestAnyChunkingOfEveryEngine(t *testing.T) {
 	d := stack.Start(t, stack.Options{Quiet: true, Config: stack.EveryEngine})
 	random := rand.New(rand.NewPCG(7, 15))
+
 	for _, kind := range engine.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			for _, a := range stack.FaultAPIs {
@@ -33,11 +34,13 @@ func TestAnyChunkingOfEveryEngine(t *testing.T) {
 					if i == 0 {
 						how = "cut=1"
 					}
+
 					resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(stack.ModelOf(kind), chunkedText, true)), "x-engine-sim", how)
 					text, message, err := a.Read(resp.Body)
 					if err != nil || message != "" {
 						t.Fatalf("%s, %s: %v, %s, in\n%s", a.Name, how, err, message, text)
 					}
+
 					if diff := cmp.Diff(want, a.Texts(text)); diff != "" {
 						t.Errorf("%s, %s (-want +got):\n%s", a.Name, how, diff)
 					}
@@ -77,6 +80,7 @@ func (w *damagedWriter) Write(p []byte) (int, error) {
 		}
 		return w.ResponseWriter.Write(p)
 	}
+
 	at := w.left
 	w.left = -1
 	switch w.kind {
@@ -108,16 +112,19 @@ func TestDamagedAnswersOfEveryEngine(t *testing.T) {
 	d := stack.Start(t, stack.Options{Quiet: true, Config: stack.EveryEngine, Engine: damaging})
 	random := rand.New(rand.NewPCG(15, 7))
 	failed := 0
+
 	for _, kind := range engine.Kinds() {
 		if engine.IsGRPC(kind) {
 			continue // the proxy in front of the engine speaks HTTP/1.1
 		}
+
 		t.Run(kind, func(t *testing.T) {
 			for i := range 60 {
 				a := stack.FaultAPIs[i%len(stack.FaultAPIs)]
 				how := fmt.Sprintf("%s@%d", []string{"cut", "flip", "zero", "insert", "drop"}[i%5], random.IntN(1500))
 				stream := i%2 == 0
 				resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(stack.ModelOf(kind), chunkedText, stream)), "x-damage", how)
+
 				switch {
 				case stream && resp.StatusCode == http.StatusOK:
 					text, message, err := a.Read(resp.Body)
@@ -137,9 +144,11 @@ func TestDamagedAnswersOfEveryEngine(t *testing.T) {
 					}
 				}
 			}
+
 			d.Works(t, stack.ModelOf(kind))
 		})
 	}
+
 	if failed < 30 {
 		t.Errorf("only %d replies failed: the answers are not damaged", failed)
 	}

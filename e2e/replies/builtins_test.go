@@ -30,9 +30,11 @@ func TestBuiltinTools(t *testing.T) {
 					}
 					return c.Create(t, "completed", body)
 				}
+
 				t.Run("web search", func(t *testing.T) {
 					r := ask(t, "NOTHINK\nCALL browser.search {\"query\":\"cats\"}\nCALL browser.open {\"id\":0}\nCALL browser.find {\"pattern\":\"Cats\"}\nSAY Ü: 3 € 【1†L0】.", webSearch)
 					wantKinds(t, r, "web_search_call web_search_call web_search_call message")
+
 					for path, want := range map[string]string{
 						"output.0.action.type": "search", "output.0.action.query": "cats",
 						"output.1.action.type": "open_page", "output.1.action.url": "https://shop.example/",
@@ -45,6 +47,7 @@ func TestBuiltinTools(t *testing.T) {
 							t.Errorf("%s is %q, want %q", path, got, want)
 						}
 					}
+
 					prompts := c.Prompts(t)
 					stack.WantPrompt(t, prompts[0], "## browser", "namespace browser {", "<|start|>user<|message|>")
 					stack.WantPrompt(t, prompts[3], "<|start|>assistant to=browser.search<|channel|>analysis code<|message|>{\"query\":\"cats\"}<|call|><|start|>browser.search to=assistant<|channel|>analysis<|message|>[0] cats",
@@ -53,11 +56,13 @@ func TestBuiltinTools(t *testing.T) {
 						t.Errorf("no event has the citation:\n%s", c.Sse)
 					}
 				})
+
 				t.Run("a search that fails", func(t *testing.T) {
 					r := ask(t, "NOTHINK\nCALL browser.search {}\nSAY Sorry.", webSearch)
 					wantKinds(t, r, "web_search_call:failed message")
 					stack.WantPrompt(t, c.Prompts(t)[1], "There is no query.<|end|>")
 				})
+
 				t.Run("code", func(t *testing.T) {
 					outputs := []any{"include", stack.JSONArray(`"code_interpreter_call.outputs"`)}
 					first := ask(t, "NOTHINK\nCALL python x = 42\nSAY Set.", runCode, outputs...)
@@ -65,14 +70,17 @@ func TestBuiltinTools(t *testing.T) {
 					if code := first.Get("output.0.code").Str; code != "x = 42" {
 						t.Errorf("the code is %q", code)
 					}
+
 					next := ask(t, "NOTHINK\nCALL python x\nSAY Shown.", runCode, outputs[0], outputs[1], "previous_response_id", first.Get("id").Str)
 					if call := next.Get("output.0"); call.Get("outputs.0.logs").Str != "42" || call.Get("container_id").Str != first.Get("output.0.container_id").Str {
 						t.Errorf("the second code did not run in the session of the first: %s", call)
 					}
+
 					other := ask(t, "NOTHINK\nCALL python x\nSAY Shown.", runCode, outputs...)
 					wantKinds(t, other, "code_interpreter_call message")
 					stack.WantPrompt(t, c.Prompts(t)[1], "<|start|>assistant to=python<|channel|>analysis code<|message|>x<|call|><|start|>python to=assistant<|channel|>analysis<|message|>NameError")
 				})
+
 				t.Run("not configured", func(t *testing.T) {
 					r := ask(t, "NOTHINK\nSAY Fine.", `{"type":"image_generation"}`)
 					wantKinds(t, r, "message")

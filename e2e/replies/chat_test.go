@@ -21,6 +21,7 @@ func TestChat(t *testing.T) {
 	withTool := func(p *openai.ChatCompletionNewParams) {
 		p.Tools = []openai.ChatCompletionToolUnionParam{stack.WeatherTool}
 	}
+
 	for _, tt := range []struct {
 		name   string
 		text   string
@@ -61,6 +62,7 @@ func TestChat(t *testing.T) {
 				if tt.change != nil {
 					tt.change(&p)
 				}
+
 				one, many := stack.NonStreamed(t, c, p), stack.Streamed(t, c, p)
 				if diff := cmp.Diff(tt.want, one.Choices); diff != "" {
 					t.Errorf("whole reply (-want +got):\n%s", diff)
@@ -68,6 +70,7 @@ func TestChat(t *testing.T) {
 				if diff := cmp.Diff(tt.want, many.Choices); diff != "" {
 					t.Errorf("streamed reply (-want +got):\n%s", diff)
 				}
+
 				for _, r := range []stack.ChatReply{one, many} {
 					u := r.Usage
 					if u.PromptTokens == 0 || u.CompletionTokens == 0 || u.TotalTokens != u.PromptTokens+u.CompletionTokens {
@@ -85,16 +88,19 @@ func TestChat(t *testing.T) {
 // The engine gets only token ids, in the Harmony format.
 func TestEngineSeesTokens(t *testing.T) {
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Date = "2025-06-28" }})
+
 	for model, path := range map[string]string{stack.SGLangModel: "/generate", stack.VLLMModel: "/v1/completions"} {
 		t.Run(model, func(t *testing.T) {
 			id := "tokens-" + model
 			if resp, text := d.Chat(t, model, "NOTHINK\nSAY <|start|>", "", "x-request-id", id); resp.StatusCode != http.StatusOK {
 				t.Fatalf("status %d: %s", resp.StatusCode, text)
 			}
+
 			got := d.AwaitEngine(t, id, stack.StateFinished)
 			if got.Path != path {
 				t.Errorf("path %s, want %s", got.Path, path)
 			}
+
 			want := "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n" +
 				"Knowledge cutoff: 2024-06\nCurrent date: 2025-06-28\n\nReasoning: medium\n\n" +
 				"# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
@@ -102,6 +108,7 @@ func TestEngineSeesTokens(t *testing.T) {
 			if diff := cmp.Diff(want, got.Prompt); diff != "" {
 				t.Errorf("prompt (-want +got):\n%s", diff)
 			}
+
 			if !strings.Contains(got.RequestID, id) {
 				t.Errorf("the engine's request id %q does not contain the client's %q", got.RequestID, id)
 			}
@@ -117,11 +124,13 @@ func TestEngineSeesTokens(t *testing.T) {
 func TestToolTurns(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	c := d.Openai()
+
 	for _, model := range stack.HarmonyModels {
 		for name, ask := range map[string]stack.RequestMode{"whole": stack.NonStreamed, "streamed": stack.Streamed} {
 			t.Run(model+"/"+name, func(t *testing.T) {
 				p := stack.UserMessage(model, "THINK I need both.\nCALL get_weather {\"city\":\"Bern\"}\nCALL get_weather {\"city\":\"Rom\"}\nSAY Both are sunny.")
 				p.Tools = []openai.ChatCompletionToolUnionParam{stack.WeatherTool}
+
 				ids := map[string]bool{}
 				for turn, city := range []string{"Bern", "Rom"} {
 					r := ask(t, c, p)
@@ -129,6 +138,7 @@ func TestToolTurns(t *testing.T) {
 					if diff := cmp.Diff(want, r.Choices); diff != "" {
 						t.Fatalf("turn %d (-want +got):\n%s", turn, diff)
 					}
+
 					id := r.IDs[0]
 					if id == "" || ids[id] {
 						t.Fatalf("turn %d: call id %q is empty or not new", turn, id)
@@ -136,11 +146,13 @@ func TestToolTurns(t *testing.T) {
 					ids[id] = true
 					p.Messages = append(p.Messages, stack.CallMessage(id, city), openai.ToolMessage("sunny in "+city, id))
 				}
+
 				id := "tools-" + model + "-" + name
 				r := ask(t, c, p, option.WithHeader("x-request-id", id))
 				if got := r.Choices[0].Content; got != "Both are sunny." {
 					t.Errorf("answer %q", got)
 				}
+
 				prompt := d.AwaitEngine(t, id, stack.StateFinished).Prompt
 				for _, want := range []string{
 					"// Gets the weather.\ntype get_weather = (_: {\ncity: string,\n}) => any;",

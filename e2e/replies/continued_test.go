@@ -94,6 +94,7 @@ func (s *surviving) begin(t *testing.T, n, clients int) (ended chan struct{}) {
 		want[i] = fmt.Sprintf("w%d", i+1)
 	}
 	ended = make(chan struct{})
+
 	var all sync.WaitGroup
 	for client := range clients {
 		all.Go(func() {
@@ -107,6 +108,7 @@ func (s *surviving) begin(t *testing.T, n, clients int) (ended chan struct{}) {
 			}
 		})
 	}
+
 	go func() {
 		all.Wait()
 		close(ended)
@@ -153,6 +155,7 @@ func TestStreamsSurvive(t *testing.T) {
 	d, p := serveReplicas(t, log, urls)
 	s := &surviving{d: d}
 	random := rand.New(rand.NewPCG(1, 2))
+
 	for ended := s.begin(t, 1000, 40); ; {
 		select {
 		case <-ended:
@@ -164,6 +167,7 @@ func TestStreamsSurvive(t *testing.T) {
 		}
 		break
 	}
+
 	continued := p.Metric(t, `harmony_continuations_total{reason="engine_disconnected"}`)
 	t.Logf("1000 streams: %d broken, %v continued, %d requests sent again", s.broken.Load(), continued, s.again.Load())
 	if continued < 10 {

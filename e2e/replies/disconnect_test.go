@@ -31,6 +31,7 @@ func TestDisconnect(t *testing.T) {
 				}
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("X-Request-Id", id)
+
 				ended, first := make(chan struct{}), make(chan string, 1)
 				go func() {
 					defer close(ended)
@@ -44,12 +45,14 @@ func TestDisconnect(t *testing.T) {
 					first <- line
 					<-ctx.Done()
 				}()
+
 				d.AwaitEngine(t, id, stack.StateRunning)
 				if strings.HasPrefix(tt.name, "while tokens") {
 					if line := stack.Receive(t, first, "the first line"); !strings.HasPrefix(line, "data: ") {
 						t.Errorf("the stream starts with %q", line)
 					}
 				}
+
 				leave()
 				<-ended
 				d.AwaitEngine(t, id, stack.StateCancelled)

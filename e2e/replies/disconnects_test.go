@@ -22,6 +22,7 @@ func TestManyDisconnects(t *testing.T) {
 	p := stack.ServeProgram(t, log, "--engine", "vllm="+sim, "--set", "loopback=unix://"+filepath.Join(stack.SocketDir(t), "loopback"), "--set", "log.level=info")
 	d := p.Envoy(t, p.Bootstrap(t))
 	d.Sim = sim
+
 	burst := func(n int) {
 		var clients sync.WaitGroup
 		for worker := range 20 {
@@ -38,17 +39,21 @@ func TestManyDisconnects(t *testing.T) {
 		clients.Wait()
 		awaitIdle(t, d, p)
 	}
+
 	burst(disconnects / 5) // connections and caches are there
 	d.Works(t, stack.VLLMModel)
 	awaitIdle(t, d, p)
+
 	goroutines, descriptors := p.Metric(t, "go_goroutines"), p.Metric(t, "process_open_fds")
 	burst(disconnects)
 	d.Works(t, stack.VLLMModel)
+
 	// Idle connections to Envoy and their goroutines may be a few more or fewer.
 	const few = 20
 	stack.Eventually(t, "goroutines and descriptors as before", func() bool {
 		return p.Metric(t, "go_goroutines") <= goroutines+few && p.Metric(t, "process_open_fds") <= descriptors+few
 	})
+
 	if strings.Contains(log.String(), "panic") {
 		t.Error("there was a panic")
 	}

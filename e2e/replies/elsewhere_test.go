@@ -39,6 +39,7 @@ func checkNotStored(t *testing.T, d *stack.Dataplane, relay bool) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, "<p>theirs</p>")
 	})
+
 	for _, tt := range []struct {
 		method, path, body string
 		always             bool // the upstream is asked
@@ -56,10 +57,12 @@ func checkNotStored(t *testing.T, d *stack.Dataplane, relay bool) {
 		if e := stack.ReadError(t, string(text)); err != nil || resp.StatusCode != http.StatusNotFound || e.Type != "not_found_error" || resp.Header.Get("content-type") != "application/json" {
 			t.Errorf("%s %s: %s, %v: %s, %v", tt.method, tt.path, resp.Status, resp.Header, text, err)
 		}
+
 		if asked := relayed.Load() > 0; asked != (relay || tt.always) {
 			t.Errorf("%s %s: the upstream was asked: %t", tt.method, tt.path, asked)
 		}
 	}
+
 	resp := d.Do(t, http.MethodGet, "/v1/models/none", "", http.NoBody, "anthropic-version", "2023-06-01", "x-request-id", "abc")
 	text, err := io.ReadAll(resp.Body)
 	if want := `{"type":"error","error":{"type":"not_found_error","message":"There is no model of this name. GET /v1/models lists the models.","details":{"error_code":"model_not_found"}},"request_id":"abc"}`; string(text) != want || resp.StatusCode != http.StatusNotFound || err != nil {
@@ -73,6 +76,7 @@ func TestModelsForAnthropic(t *testing.T) {
 		c.Aliases = []config.Alias{{Name: "claude-sonnet-4-5", Model: stack.SGLangModel}}
 	}})
 	d.Upstream.Handle(http.NotFound)
+
 	get := func(path string, headers ...string) gjson.Result {
 		t.Helper()
 		resp := d.Do(t, http.MethodGet, path, "", http.NoBody, headers...)
@@ -82,6 +86,7 @@ func TestModelsForAnthropic(t *testing.T) {
 		}
 		return gjson.ParseBytes(text)
 	}
+
 	seen := map[string]bool{}
 	path := "/v1/models?limit=2"
 	for {
@@ -95,9 +100,11 @@ func TestModelsForAnthropic(t *testing.T) {
 		}
 		path = "/v1/models?limit=2&after_id=" + page.Get("last_id").Str
 	}
+
 	if !seen[stack.SGLangModel] || !seen["claude-sonnet-4-5"] {
 		t.Errorf("models %v", seen)
 	}
+
 	if got := get("/v1/models/claude-sonnet-4-5", "anthropic-version", "2023-06-01"); got.Get("display_name").Str != "claude-sonnet-4-5" {
 		t.Errorf("%s", got)
 	}

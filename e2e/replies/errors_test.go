@@ -21,9 +21,11 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 		c.Engines = append(c.Engines, config.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}})
 		c.Models = append(c.Models, config.Model{Match: "=gpt-oss-gone", Engine: "gone"})
 	}})
+
 	impatient := stack.Start(t, stack.Options{Config: func(c *config.Config) {
 		c.Limits.FirstTokenTimeout = config.Duration{Duration: time.Second}
 	}})
+
 	for _, tt := range []struct {
 		name     string
 		model    string // default: each of HarmonyModels
@@ -55,6 +57,7 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 		if tt.status == http.StatusGatewayTimeout {
 			d = impatient
 		}
+
 		for _, model := range models {
 			for _, stream := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/stream=%v", tt.name, model, stream), func(t *testing.T) {
@@ -64,9 +67,11 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 					if resp.StatusCode != tt.status || got.Type != tt.typ {
 						t.Errorf("status %d, type %s, want %d, %s: %s", resp.StatusCode, got.Type, tt.status, tt.typ, text)
 					}
+
 					if ct := resp.Header.Get("Content-Type"); ct != "application/json" {
 						t.Errorf("content type %q", ct)
 					}
+
 					want := map[int]string{429: "1", 503: "1"}[tt.status]
 					if strings.Contains(tt.behavior, "retry-after=7") {
 						want = "7"
@@ -160,12 +165,14 @@ func TestRetryBeforeFirstToken(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			})
 		}})
+
 		for _, more := range []string{"", `,"stream":true`} {
 			requests.Store(0)
 			resp, text := d.Chat(t, stack.VLLMModel, "NOTHINK\nSAY again", more)
 			if resp.StatusCode != tt.status || tt.status == http.StatusOK && !strings.Contains(text, "again") {
 				t.Errorf("%d disconnects%s: status %d: %s", tt.breaks, more, resp.StatusCode, text)
 			}
+
 			if got := requests.Load(); got != 2 {
 				t.Errorf("%d disconnects%s: the engine got %d requests", tt.breaks, more, got)
 			}
@@ -224,6 +231,7 @@ func TestEnvoyRetries(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}})
+
 	for _, model := range stack.HarmonyModels {
 		for _, words := range []int{1, 120_000} {
 			t.Run(fmt.Sprintf("%s/%d words", model, words), func(t *testing.T) {
@@ -232,6 +240,7 @@ func TestEnvoyRetries(t *testing.T) {
 				if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"done"`) {
 					t.Fatalf("status %d: %.200s", resp.StatusCode, text)
 				}
+
 				if n := strings.Count(d.AwaitEngine(t, id, stack.StateFinished).Prompt, "word "); n != words {
 					t.Errorf("the engine saw %d words, want %d", n, words)
 				}

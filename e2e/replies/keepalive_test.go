@@ -28,6 +28,7 @@ func keepAlives(c *config.Config) {
 func TestKeepAlives(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		d := stack.Start(t, stack.Options{Config: keepAlives, Direct: direct})
+
 		for _, a := range stack.FaultAPIs {
 			for _, text := range []string{
 				"THINK A plan.\nSAY yes, yes and yes\n" + silence,
@@ -38,6 +39,7 @@ func TestKeepAlives(t *testing.T) {
 				if direct && strings.HasSuffix(text, "cut@0") {
 					continue // Envoy cuts the reply where the engine does
 				}
+
 				t.Run(fmt.Sprintf("%s/direct %v/%q", a.Name, direct, text), func(t *testing.T) {
 					resp := d.Do(t, http.MethodPost, a.Path, "application/json", strings.NewReader(a.Body(stack.VLLMModel, text, true)))
 					stream, message, err := a.Read(resp.Body)

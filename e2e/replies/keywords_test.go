@@ -17,11 +17,13 @@ func TestKeywordsBeyondGrammars(t *testing.T) {
 	d := stack.Start(t, stack.Options{Config: stack.EveryEngine})
 	c := d.Openai()
 	model := stack.ModelOf("vllm")
+
 	schema := stack.Object{
 		"type": "object", "required": []string{"n"}, "additionalProperties": false,
 		"properties": stack.Object{"n": stack.Object{"type": "array", "items": stack.Object{"type": "integer"}, "uniqueItems": true}},
 	}
 	fields := stack.Object{"response_format": stack.Object{"type": "json_schema", "json_schema": stack.Object{"name": "numbers", "schema": schema, "strict": true}}}
+
 	for i, tt := range []struct {
 		name, text, want string
 		calls            int
@@ -35,6 +37,7 @@ func TestKeywordsBeyondGrammars(t *testing.T) {
 				id := fmt.Sprintf("keywords-%d-%s", i, how)
 				opts := append(stack.SetFields(fields), option.WithHeader("x-request-id", id))
 				p := stack.UserMessage(model, "NOTHINK\n"+tt.text+"\nAS "+how) // distinct prompts
+
 				if tt.want != "" {
 					if diff := gocmp.Diff([]stack.ChoiceResult{{Content: tt.want, Finish: "stop"}}, ask(t, c, p, opts...).Choices); diff != "" {
 						t.Errorf("(-want +got):\n%s", diff)
@@ -49,6 +52,7 @@ func TestKeywordsBeyondGrammars(t *testing.T) {
 					}
 					stack.WantErrorWith(t, stream.Err(), http.StatusBadGateway, "constraint_not_kept")
 				}
+
 				if got := d.EngineRequests(t, id); len(got) != tt.calls {
 					t.Errorf("%d model calls, want %d", len(got), tt.calls)
 				}

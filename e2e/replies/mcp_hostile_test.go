@@ -24,6 +24,7 @@ func hostileServer(t *testing.T, method string, answer http.HandlerFunc) string 
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m := gjson.ParseBytes(body)
+
 		result := `{}`
 		switch m.Get("method").Str {
 		case method:
@@ -37,13 +38,16 @@ func hostileServer(t *testing.T, method string, answer http.HandlerFunc) string 
 		case "tools/call":
 			result = `{"content":[{"type":"text","text":"found"}]}`
 		}
+
 		if !m.Get("id").Exists() {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.Get("id").Raw, result)
 	}))
+
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -111,6 +115,7 @@ func TestMCPHostileServers(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	type hostile struct{ name, label string }
 	var all []hostile
+
 	tools := stack.NewToolServer(t)
 	d := stack.Start(t, stack.Options{Quiet: true, Config: func(c *config.Config) {
 		c.Tools.CallTimeout = config.Duration{Duration: time.Second}
@@ -124,6 +129,7 @@ func TestMCPHostileServers(t *testing.T) {
 			}
 		}
 	}})
+
 	for _, h := range all {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +138,7 @@ func TestMCPHostileServers(t *testing.T) {
 				"input": "NOTHINK\nCALL " + h.label + ".search {\"q\":\"x\"}\nCALL docs.search {\"q\":\"one\"}\nSAY done",
 				"tools": json.RawMessage(`[{"type":"mcp","server_label":"` + h.label + `"},` + stack.DocsTool + `]`),
 			})
+
 			prompts := c.Prompts(t)
 			if last := prompts[len(prompts)-1]; !strings.Contains(last, "found one") || strings.Contains(last, strings.Repeat("x", 1<<20)) {
 				t.Errorf("the other tool has not answered: %.2000s", last)
@@ -141,6 +148,7 @@ func TestMCPHostileServers(t *testing.T) {
 			}
 		})
 	}
+
 	t.Cleanup(func() {
 		if n := reached.Load(); n > 0 {
 			t.Errorf("a redirect was followed %d times", n)

@@ -24,10 +24,12 @@ func serveToolList(t *testing.T, tools ...string) string {
 				Name string `json:"name"`
 			} `json:"params"`
 		}
+
 		if err := json.NewDecoder(q.Body).Decode(&m); err != nil || m.ID == nil {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
+
 		result := `{}`
 		switch m.Method {
 		case "initialize":
@@ -38,9 +40,11 @@ func serveToolList(t *testing.T, tools ...string) string {
 			name, _ := json.Marshal("called " + m.Params.Name)
 			result = fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, name)
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 	}))
+
 	t.Cleanup(s.Close)
 	return s.URL
 }
@@ -55,6 +59,7 @@ func TestMCPOddTools(t *testing.T) {
 	const object = `{"type":"object"}`
 	good := listedTool("good", object)
 	deep := strings.Repeat(`{"type":"object","properties":{"a":`, 80) + `{"type":"string"}` + strings.Repeat(`}}`, 80)
+
 	cases := []struct {
 		name  string
 		tools []string
@@ -70,11 +75,13 @@ func TestMCPOddTools(t *testing.T) {
 		{"deep schema", []string{listedTool("deep", deep), good}, [][2]string{{"good", "good"}}, "more than 64 levels deep"},
 		{"huge schema", []string{listedTool("huge", `{"type":"object","description":"`+strings.Repeat("x", 300<<10)+`"}`), good}, [][2]string{{"good", "good"}}, "larger than 262144 bytes"},
 	}
+
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) {
 		for i := range cases {
 			c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: fmt.Sprint("s", i), URL: serveToolList(t, cases[i].tools...)})
 		}
 	}})
+
 	for i, odd := range cases {
 		t.Run(odd.name, func(t *testing.T) {
 			stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
@@ -83,6 +90,7 @@ func TestMCPOddTools(t *testing.T) {
 				for _, call := range odd.calls {
 					fmt.Fprintf(&script, "CALL %s.%s {}\n", label, call[0])
 				}
+
 				body := map[string]any{"input": "NOTHINK\n" + script.String(), "tools": stack.JSONArray(fmt.Sprintf(`{"type":"mcp","server_label":%q}`, label))}
 				for range 2 { // the second request has the tools from the chain
 					r := c.Create(t, "completed", body)
@@ -95,6 +103,7 @@ func TestMCPOddTools(t *testing.T) {
 							t.Errorf("%s is %s", call[0], calls[i])
 						}
 					}
+
 					prompts := c.Prompts(t)
 					for _, call := range odd.calls {
 						stack.WantPrompt(t, prompts[len(prompts)-1], "to="+label+"."+call[0]+"<|channel|>", "called "+call[1]+"<|end|>")
@@ -102,6 +111,7 @@ func TestMCPOddTools(t *testing.T) {
 					body["previous_response_id"] = r.Get("id").Str
 				}
 			})
+
 			if odd.gone == "" {
 				return
 			}
@@ -121,6 +131,7 @@ func TestMCPServerIsDown(t *testing.T) {
 		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "gone", URL: "http://127.0.0.1:1/mcp"})
 	}})
 	gone := stack.JSONArray(`{"type":"mcp","server_label":"gone"}`)
+
 	stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
 		for _, choice := range []string{`"required"`, `{"type":"mcp","server_label":"gone"}`} {
 			code, r := c.Post(t, map[string]any{"input": "NOTHINK\nSAY hi", "tools": gone, "tool_choice": json.RawMessage(choice)})
@@ -128,6 +139,7 @@ func TestMCPServerIsDown(t *testing.T) {
 				t.Errorf("tool_choice %s: status %d: %s", choice, code, r)
 			}
 		}
+
 		for name, body := range map[string]map[string]any{
 			"of the server":          {"tools": gone},
 			"without tools":          {},

@@ -22,6 +22,7 @@ func TestMCPRequestHeaders(t *testing.T) {
 		server.Serve(c)
 		c.Tools.Servers = append(c.Tools.Servers, stack.Process(t, "local"), config.ToolServer{Label: "open", URL: server.URL, RequestHeaders: []string{"x-user"}})
 	}})
+
 	stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
 		server.Reset()
 		r := c.Create(t, "completed", map[string]any{
@@ -30,6 +31,7 @@ func TestMCPRequestHeaders(t *testing.T) {
 		})
 		wantKinds(t, r, "mcp_list_tools mcp_call message")
 		server.CheckHeader(t, "Authorization", "Bearer bearer-secret")
+
 		server.Reset()
 		r = c.Create(t, "completed", map[string]any{
 			"input": "NOTHINK\nCALL open.search {\"q\":\"a\"}",
@@ -37,6 +39,7 @@ func TestMCPRequestHeaders(t *testing.T) {
 		})
 		wantKinds(t, r, "mcp_list_tools mcp_call message")
 		server.CheckHeader(t, "X-User", "somebody")
+
 		sessions := stack.Gather(t, registry)["harmony_mcp_sessions{}"]
 		for i, tt := range []struct{ tool, param, says string }{
 			{`{"type":"mcp","server_label":"local","headers":{"X-N":"1"}}`, "tools[0].headers", "is a process"},
@@ -50,6 +53,7 @@ func TestMCPRequestHeaders(t *testing.T) {
 				t.Errorf("%d: status %d, %s", i, code, e)
 			}
 		}
+
 		if n := stack.Gather(t, registry)["harmony_mcp_sessions{}"]; n != sessions {
 			t.Errorf("%v sessions, want %v", n, sessions)
 		}
@@ -63,12 +67,14 @@ func TestMCPSecretsAreHidden(t *testing.T) {
 		func(_ string, r *http.Request) string {
 			return stack.ToolResult("you sent "+r.Header.Get("Authorization")+r.Header.Get("X-Operator")+r.Header.Get("X-Own"), false)
 		})
+
 	url := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) {
 		c.Tools.Servers = []config.ToolServer{{Label: "docs", URL: server.URL, Headers: map[string]string{"X-Operator": "operator-secret"}}}
 		c.Tools.AllowedHosts = []string{url}
 		c.Tools.AllowedNetworks = []string{"127.0.0.0/8", "::1/128"}
 	}})
+
 	stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
 		for _, tool := range []string{
 			stack.DocsTool,
@@ -79,11 +85,13 @@ func TestMCPSecretsAreHidden(t *testing.T) {
 			if listed := r.Get("output.0.tools.0"); listed.Get("description").Str != "You are [hidden]." || listed.Get("input_schema.description").Str != "[hidden]" {
 				t.Errorf("the tool is %s", listed)
 			}
+
 			stored := c.Do(t, http.MethodGet, "/v1/responses/"+r.Get("id").Str, "", http.NoBody)
 			object, err := io.ReadAll(stored.Body)
 			if err != nil || stored.StatusCode != http.StatusOK {
 				t.Fatalf("status %d: %v", stored.StatusCode, err)
 			}
+
 			all := r.Raw + c.Sse + string(object) + d.Logs.String() + strings.Join(c.Prompts(t), "")
 			for _, secret := range []string{"operator-secret", "bearer-secret", "header-secret"} {
 				if i := strings.Index(all, secret); i >= 0 {

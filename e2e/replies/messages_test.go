@@ -62,6 +62,7 @@ func TestMessagesErrors(t *testing.T) {
 			if resp.StatusCode != tt.status || gjson.Get(text, "type").Str != "error" || gjson.Get(text, "error.type").Str != tt.kind || strings.Contains(text, stack.Secret) {
 				t.Errorf("%s, stream %v: %s: %s", tt.name, stream, resp.Status, text)
 			}
+
 			if want := map[int]string{429: "7", 529: "1"}[tt.status]; resp.Header.Get("Retry-After") != want {
 				t.Errorf("%s, stream %v: retry-after %q", tt.name, stream, resp.Header.Get("Retry-After"))
 			}

@@ -44,11 +44,13 @@ func joinMessage(t *testing.T, stream string) string {
 	t.Helper()
 	var content, input, said strings.Builder
 	end, text := "", ""
+
 	for line := range strings.Lines(stream) {
 		data, ok := strings.CutPrefix(line, "data: ")
 		if !ok {
 			continue
 		}
+
 		switch e := gjson.Parse(data); e.Get("type").Str {
 		case "content_block_start":
 			if content.Len() > 0 {
@@ -72,6 +74,7 @@ func joinMessage(t *testing.T, stream string) string {
 			end = `,"stop_reason":` + e.Get("delta.stop_reason").Raw + `,"usage":` + e.Get("usage").Raw
 		}
 	}
+
 	if end == "" || !strings.HasSuffix(stream, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n") {
 		t.Fatalf("the stream has no end:\n%s", stream)
 	}
@@ -82,6 +85,7 @@ func joinMessage(t *testing.T, stream string) string {
 func TestMessageTools(t *testing.T) {
 	server, configure := stack.MessageTools(t)
 	d := stack.Start(t, stack.Options{Config: configure})
+
 	for name, stream := range map[string]bool{"whole": false, "streamed": true} {
 		t.Run(name, func(t *testing.T) {
 			for _, tt := range []struct {
@@ -121,11 +125,13 @@ func TestMessageTools(t *testing.T) {
 					if got := strings.Join(kinds, " "); got != tt.kinds {
 						t.Fatalf("%s, want %s: %s", got, tt.kinds, s.Raw)
 					}
+
 					for path, want := range tt.want {
 						if got := s.Get(path).String(); got != want {
 							t.Errorf("%s is %q, want %q", path, got, want)
 						}
 					}
+
 					if len(s.prompts) != 3 {
 						t.Fatalf("%d model calls", len(s.prompts))
 					}
@@ -134,6 +140,7 @@ func TestMessageTools(t *testing.T) {
 							t.Errorf("prompt %d does not begin with the one before:\n%s", i+1, s.prompts[i+1])
 						}
 					}
+
 					stack.WantPrompt(t, s.prompts[2], tt.prompt...)
 				})
 			}
@@ -146,12 +153,14 @@ func TestMessageTools(t *testing.T) {
 func TestMessageToolsCountAndErrors(t *testing.T) {
 	server, configure := stack.MessageTools(t)
 	d := stack.Start(t, stack.Options{Config: configure})
+
 	more := `,"mcp_servers":[{"type":"url","name":"docs"}],"tools":[{"type":"web_search_20250305","name":"web_search"}]`
 	_, counted := message(t, d, "/v1/messages/count_tokens", stack.HarmonyModels[0], "SAY yes", more)
 	usage := serve(t, d, false, "SAY yes", more).Get("usage")
 	if want := usage.Get("input_tokens").Int() + usage.Get("cache_read_input_tokens").Int(); gjson.Get(counted, "input_tokens").Int() != want || want < 300 {
 		t.Errorf("%s, want %d", counted, want)
 	}
+
 	calls := server.Count("tools/call")
 	for name, tt := range map[string]struct{ server, says string }{
 		"approval":    {`{"type":"url","name":"guarded"}`, "guarded"},
@@ -162,6 +171,7 @@ func TestMessageToolsCountAndErrors(t *testing.T) {
 			t.Errorf("%s: %s: %s", name, resp.Status, reply)
 		}
 	}
+
 	if got := server.Count("tools/call"); got != calls {
 		t.Errorf("%d calls were made", got-calls)
 	}

@@ -44,17 +44,20 @@ func TestReasoningBudget(t *testing.T) {
 			if got := saidText(stream); got != "The answer is 42." {
 				t.Errorf("%s, %s: a stream says %q:\n%s", path, model, got, stream)
 			}
+
 			object := askText(t, d, path, fmt.Sprintf(`"model":%q,`, model)+fields, endlessReasoning)
 			want := map[string]map[string]string{
 				"/v1/chat/completions": {"choices.0.message.content": "The answer is 42.", "choices.0.finish_reason": "stop", "usage.completion_tokens_details.reasoning_tokens": "20"},
 				"/v1/responses":        {"status": "completed", "output.0.status": "incomplete", "output.1.content.0.text": "The answer is 42.", "usage.output_tokens_details.reasoning_tokens": "20"},
 				"/v1/messages":         {"content.0.type": "thinking", "content.1.text": "The answer is 42.", "stop_reason": "end_turn", "usage.output_tokens_details.thinking_tokens": "20"},
 			}[path]
+
 			for name, value := range want {
 				if got := gjson.Get(object, name).String(); got != value {
 					t.Errorf("%s, %s: %s is %q, want %q: %s", path, model, name, got, value, object)
 				}
 			}
+
 			// 3 tokens of a header, 20 of reasoning, 6 that end it, and the answer's
 			output := gjson.Get(object, "usage.completion_tokens").Int() + gjson.Get(object, "usage.output_tokens").Int()
 			if answer := output - 3 - 20 - 6; answer < 5 || answer > 9 {
@@ -86,6 +89,7 @@ func TestConfiguredReasoningBudget(t *testing.T) {
 		c.ReasoningBudgets = []config.ReasoningBudget{{Tenant: "small", Tokens: 5}}
 		c.Models[0].Reasoning = config.Reasoning{Budget: 100_000, BudgetLow: 100_000, ReserveFinalTokens: 30}
 	}})
+
 	for name, c := range map[string]struct {
 		fields, tenant string
 		reasoning      int64

@@ -127,10 +127,12 @@ func TestResponsesInputItems(t *testing.T) {
 	p := stack.Asking(stack.SGLangModel, "")
 	p.Input = stack.InputItems(stack.UserItem("one"), responses.ResponseInputItemParamOfMessage("two", responses.EasyInputMessageRoleAssistant), stack.UserItem("NOTHINK\nSAY four"))
 	first := stack.RespondWhole(t, c, p)
+
 	p = stack.Asking(stack.SGLangModel, "five")
 	p.PreviousResponseID = openai.String(first.ID)
 	r := stack.RespondStreamed(t, c, p)
 	want := []string{"one", "two", "NOTHINK\nSAY four", "four", "five"}
+
 	for _, order := range []responses.InputItemListParamsOrder{responses.InputItemListParamsOrderAsc, responses.InputItemListParamsOrderDesc} {
 		t.Run(string(order), func(t *testing.T) {
 			var got []string
@@ -141,6 +143,7 @@ func TestResponsesInputItems(t *testing.T) {
 			if pages.Err() != nil {
 				t.Fatal(pages.Err())
 			}
+
 			if order == responses.InputItemListParamsOrderDesc {
 				slices.Reverse(got)
 			}
@@ -149,6 +152,7 @@ func TestResponsesInputItems(t *testing.T) {
 			}
 		})
 	}
+
 	_, err := c.Responses.InputItems.List(t.Context(), r.ID, responses.InputItemListParams{Limit: openai.Int(101)})
 	stack.WantError(t, "limit", err, http.StatusBadRequest, "", "limit")
 	_, err = c.Responses.InputItems.List(t.Context(), r.ID, responses.InputItemListParams{After: openai.String("msg_none")})
@@ -159,6 +163,7 @@ func TestResponsesInputItems(t *testing.T) {
 func TestResponsesInputTokens(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	c := d.CheckedOpenAI(t)
+
 	for _, model := range stack.HarmonyModels {
 		t.Run(model, func(t *testing.T) {
 			count := func(p responses.ResponseNewParams) {
@@ -174,12 +179,15 @@ func TestResponsesInputTokens(t *testing.T) {
 					t.Errorf("%d tokens are counted, the usage says %d", got.InputTokens, want)
 				}
 			}
+
 			p := stack.Asking(model, "Grüße, 世界 👋🏽!")
 			count(p)
 			p.Instructions, p.Tools, p.Reasoning.Effort = openai.String("Be brief."), stack.ResponseTools, shared.ReasoningEffortLow
 			count(p)
+
 			p.PreviousResponseID = openai.String(stack.RespondStreamed(t, c, stack.Asking(model, "SAY one")).ID)
 			count(p)
+
 			_, err := c.Responses.InputTokens.Count(t.Context(), responses.InputTokenCountParams{Model: openai.String(model)})
 			stack.WantError(t, "no input", err, http.StatusBadRequest, "", "input")
 		})
@@ -194,8 +202,10 @@ func TestResponsesEncryptedReasoning(t *testing.T) {
 		c.TenantHeader = tenant
 		c.Responses.SealKeys = []string{stack.SealKey}
 	}
+
 	d, replica := stack.Start(t, stack.Options{Config: keyed}), stack.Start(t, stack.Options{Config: keyed})
 	c, other := d.CheckedOpenAI(t, option.WithHeader(tenant, "a")), replica.CheckedOpenAI(t, option.WithHeader(tenant, "a"))
+
 	for _, model := range stack.HarmonyModels {
 		for name, respond := range stack.Responders {
 			t.Run(model+"/"+name, func(t *testing.T) {
@@ -204,10 +214,12 @@ func TestResponsesEncryptedReasoning(t *testing.T) {
 				p.Tools, p.Store = stack.ResponseTools, openai.Bool(false)
 				p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
 				first := respond(t, c, p)
+
 				sealed := first.Output[0].EncryptedContent
 				if sealed == "" || strings.Contains(sealed, stack.Secret) {
 					t.Fatalf("sealed as %q", sealed)
 				}
+
 				again := func(sealed string) responses.ResponseNewParams {
 					raw, err := json.Marshal(map[string]any{"type": "reasoning", "id": first.Output[0].ID, "summary": []string{}, "encrypted_content": sealed})
 					if err != nil {
@@ -217,18 +229,22 @@ func TestResponsesEncryptedReasoning(t *testing.T) {
 					p.Input = stack.InputItems(stack.UserItem(question), stack.RawItem(string(raw)), stack.RawItem(call.RawJSON()), stack.OutputOf(call, "sun"))
 					return p
 				}
+
 				id := "sealed-" + model + "-" + name
 				second := respond(t, other, again(sealed), option.WithHeader("x-request-id", id))
 				if got := second.OutputText(); got != "sunny" {
 					t.Errorf("answer %q", got)
 				}
+
 				want := "<|start|>assistant<|channel|>analysis<|message|>" + stack.Secret + ` "ü".<|end|>`
 				if prompt := replica.AwaitEngine(t, id, stack.StateFinished).Prompt; !strings.Contains(prompt, want) {
 					t.Errorf("the prompt has no %s:\n%s", want, prompt)
 				}
+
 				if got := respond(t, other, again(sealed[:len(sealed)-4]+"AAAA")); got.OutputText() != "sunny" {
 					t.Errorf("answer to changed content: %q", got.OutputText())
 				}
+
 				_, err := other.Responses.New(t.Context(), again(sealed), option.WithHeader(tenant, "b"))
 				stack.WantError(t, "another tenant", err, http.StatusBadRequest, "", "input[1].encrypted_content")
 			})

@@ -30,6 +30,7 @@ func TestResponses(t *testing.T) {
 	}
 	reasoning := func(text string) stack.Item { return stack.Item{Type: "reasoning", Status: "completed", Text: text} }
 	withTools := func(p *responses.ResponseNewParams) { p.Tools = stack.ResponseTools }
+
 	for _, tt := range []struct {
 		name   string
 		text   string
@@ -82,6 +83,7 @@ func TestResponses(t *testing.T) {
 					if tt.change != nil {
 						tt.change(&p)
 					}
+
 					r := respond(t, c, p)
 					if diff := gocmp.Diff(tt.want, stack.ItemsOf(r)); diff != "" {
 						t.Errorf("items (-want +got):\n%s", diff)
@@ -89,6 +91,7 @@ func TestResponses(t *testing.T) {
 					if got, want := string(r.Status), cmp.Or(tt.status, "completed"); got != want || r.IncompleteDetails.Reason != tt.reason {
 						t.Errorf("status %s, reason %q, want %s, %q", got, r.IncompleteDetails.Reason, want, tt.reason)
 					}
+
 					thinks := len(tt.want) > 0 && tt.want[0].Type == "reasoning"
 					if u := r.Usage; u.InputTokens == 0 || u.OutputTokens == 0 || (u.OutputTokensDetails.ReasoningTokens > 0) != thinks {
 						t.Errorf("usage %s", u.RawJSON())
@@ -104,6 +107,7 @@ func TestResponses(t *testing.T) {
 func TestResponsesToolTurns(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	c := d.CheckedOpenAI(t)
+
 	for _, tool := range []struct{ name, call, arguments string }{
 		{"functions.get_weather", "get_weather", `{"city":"Bern"}`},
 		{"functions.shell", "shell", `{"input":"ls"}`},
@@ -117,6 +121,7 @@ func TestResponsesToolTurns(t *testing.T) {
 						p := stack.Asking(model, question)
 						p.Tools = stack.ResponseTools
 						first := respond(t, c, p)
+
 						output := stack.OutputOf(stack.CallOf(t, first), "sunny")
 						if chained {
 							p.PreviousResponseID = openai.String(first.ID)
@@ -125,11 +130,13 @@ func TestResponsesToolTurns(t *testing.T) {
 							p.Store = openai.Bool(false)
 							p.Input = stack.InputItems(append(append([]responses.ResponseInputItemUnionParam{stack.UserItem(question)}, stack.AsInput(first)...), output)...)
 						}
+
 						id := strings.NewReplacer("/", "-", "=", "-").Replace(t.Name())
 						second := respond(t, c, p, option.WithHeader("x-request-id", id))
 						if got := second.OutputText(); got != "done" {
 							t.Errorf("answer %q", got)
 						}
+
 						want := "<|start|>assistant<|channel|>analysis<|message|>I need it.<|end|>" +
 							"<|start|>assistant to=" + tool.name + "<|channel|>commentary json<|message|>" + tool.arguments + "<|call|>" +
 							"<|start|>" + tool.name + " to=assistant<|channel|>commentary<|message|>sunny<|end|><|start|>assistant"
@@ -171,6 +178,7 @@ func TestResponsesErrorsBeforeTheReply(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/stream=%v", tt.name, model, stream), func(t *testing.T) {
 					resp, text := d.Respond(t, model, stack.Secret, fmt.Sprintf(`,"stream":%v%s`, stream, tt.more), "x-engine-sim", tt.behavior)
 					got := stack.ReadError(t, text)
+
 					param := ""
 					if got.Param != nil {
 						param = *got.Param
@@ -217,11 +225,13 @@ func TestResponsesDisconnect(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	d.Upstream.Handle(stack.NotFound)
 	c := d.CheckedOpenAI(t)
+
 	for _, model := range stack.HarmonyModels {
 		t.Run(model, func(t *testing.T) {
 			id := "left-" + model
 			response := leave(t, d, model, id)
 			d.AwaitEngine(t, id, stack.StateCancelled)
+
 			for deadline := time.Now().Add(stack.Patience); ; time.Sleep(10 * time.Millisecond) {
 				stored, err := c.Responses.Get(t.Context(), response, responses.ResponseGetParams{})
 				if err == nil {
@@ -246,6 +256,7 @@ func leave(t *testing.T, d *stack.Dataplane, model, id string) string {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
+
 	body := fmt.Sprintf(`{"model":%q,"input":"NOTHINK\nWORDS 1000000 5","stream":true}`, model)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+"/v1/responses", strings.NewReader(body))
 	if err != nil {
@@ -253,11 +264,13 @@ func leave(t *testing.T, d *stack.Dataplane, model, id string) string {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Request-Id", id)
+
 	resp, err := d.Client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	response := ""
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		event := gjson.Parse(strings.TrimPrefix(lines.Text(), "data: "))
@@ -268,6 +281,7 @@ func leave(t *testing.T, d *stack.Dataplane, model, id string) string {
 			return response
 		}
 	}
+
 	t.Fatal("the stream has no text")
 	return ""
 }

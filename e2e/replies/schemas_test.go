@@ -27,6 +27,7 @@ func patterned(pattern string) stack.Object {
 func TestSchemaPatterns(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	c := d.Openai()
+
 	for pattern, value := range map[string]string{
 		`\A[a-z]+\z`: "abz", `^[[:alpha:]]+$`: "Zoe", `^(?i)(?P<n>yes)$`: "YES", `^[\u4e00-\u9fa5]+$`: "世界", `b`: "abc", `^[a-z]{1,200}$`: strings.Repeat("a", 150),
 		`^[\p{L} ]+$`: "é", `\bfoo`: "a foo", // which the filter checks
@@ -39,6 +40,7 @@ func TestSchemaPatterns(t *testing.T) {
 			}
 		}
 	}
+
 	for _, pattern := range []string{`^(?=a)`, `^([a-z]{1,30}){1,30}$`} {
 		for what, fields := range map[string]stack.Object{
 			"response_format.json_schema.properties.a": schemaFormat(patterned(pattern), true),
@@ -50,11 +52,13 @@ func TestSchemaPatterns(t *testing.T) {
 				t.Errorf("%s: %v", pattern, err)
 			}
 		}
+
 		r := stack.NonStreamed(t, c, stack.UserMessage(stack.SGLangModel, `JSON {"a":"é"}`), stack.SetFields(schemaFormat(patterned(pattern), false))...)
 		if len(r.Choices) != 1 || r.Choices[0].Content != `{"a":"é"}` {
 			t.Errorf("%s, not strict: %+v", pattern, r.Choices)
 		}
 	}
+
 	_, err := c.Chat.Completions.New(t.Context(), stack.UserMessage(stack.SGLangModel, "SAY a"), stack.SetFields(stack.Object{"guided_regex": `\bfoo`})...)
 	stack.WantStatus(t, err, http.StatusBadRequest)
 }
@@ -66,10 +70,12 @@ func TestStrictSchemasViolated(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	chat, c := d.Openai(), d.CheckedOpenAI(t)
 	const answer, call = "JSON {\"ok\":1}\nSIM grammar=ignore delay=20ms", "CALL f {\"n\":\"one\"}\nSIM grammar=ignore delay=20ms"
+
 	for _, model := range stack.HarmonyModels {
 		for text, fields := range map[string]stack.Object{answer: schemaFormat(stack.OkSchema, true), call: {"tools": []stack.Object{stack.ChatTool("f", true)}}} {
 			_, err := chat.Chat.Completions.New(t.Context(), stack.UserMessage(model, text), stack.SetFields(fields)...)
 			stack.WantStatus(t, err, http.StatusBadGateway)
+
 			stream := chat.Chat.Completions.NewStreaming(t.Context(), stack.UserMessage(model, text), stack.SetFields(fields)...)
 			for stream.Next() {
 			}
@@ -78,10 +84,12 @@ func TestStrictSchemasViolated(t *testing.T) {
 			}
 			_ = stream.Close()
 		}
+
 		r := stack.NonStreamed(t, chat, stack.UserMessage(model, answer), stack.SetFields(schemaFormat(stack.OkSchema, false))...)
 		if len(r.Choices) != 1 || r.Choices[0].Content != `{"ok":1}` {
 			t.Errorf("%s, not strict: %+v", model, r.Choices)
 		}
+
 		strict := stack.SetFields(stack.Object{"tools": []stack.Object{responseTool("f", true)}})
 		if r := stack.RespondStreamed(t, c, stack.Asking(model, call), strict...); r.Status != responses.ResponseStatusFailed {
 			t.Errorf("the streamed response is %s", r.RawJSON())

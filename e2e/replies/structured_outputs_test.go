@@ -21,10 +21,12 @@ func responseTool(name string, strict bool) stack.Object {
 func chatStructuredOutputs() []stack.StructuredOutput {
 	two := []stack.Object{stack.ChatTool("f", false), stack.ChatTool("g", false)}
 	named := stack.Object{"type": "function", "function": stack.Object{"name": "g"}}
+
 	allowed := func(mode string) stack.Object {
 		return stack.Object{"type": "allowed_tools", "allowed_tools": stack.Object{"mode": mode, "tools": []stack.Object{named}}}
 	}
 	format := stack.Object{"type": "json_schema", "json_schema": stack.Object{"name": "verdict", "schema": stack.OkSchema, "strict": true}}
+
 	const hm = "THINK Hm.\n"
 	return []stack.StructuredOutput{
 		{Name: "required", Text: hm + "SAY hello", Fields: stack.Object{"tools": two, "tool_choice": "required"}, Want: stack.ChoiceResult{Reasoning: "Hm.", Calls: []stack.Call{{Name: "f", Arguments: `{"n": 1}`}}, Finish: "tool_calls"}},
@@ -80,12 +82,14 @@ func TestResponsesStructuredOutputs(t *testing.T) {
 	format := stack.Object{"type": "json_schema", "name": "verdict", "description": "Whether it is.", "schema": stack.OkSchema, "strict": true}
 	const hm = "THINK Hm.\n"
 	thought := stack.Item{Type: "reasoning", Status: "completed", Text: "Hm."}
+
 	calls := func(name, arguments string) stack.Item {
 		return stack.Item{Type: "function_call", Status: "completed", Name: name, Text: arguments}
 	}
 	final := func(text string) stack.Item {
 		return stack.Item{Type: "message", Status: "completed", Phase: "final_answer", Text: text}
 	}
+
 	for _, tt := range []struct {
 		name   string
 		text   string
@@ -141,6 +145,7 @@ func TestResponsesStructuredOutputs(t *testing.T) {
 					if diff := gocmp.Diff(tt.want, stack.ItemsOf(r)); diff != "" {
 						t.Errorf("items (-want +got):\n%s", diff)
 					}
+
 					for field, want := range tt.echo {
 						if got := gjson.Get(r.RawJSON(), field).Raw; got != want {
 							t.Errorf("%s is %s, want %s", field, got, want)
@@ -158,6 +163,7 @@ func TestStructuredOutputsViolated(t *testing.T) {
 	d := stack.Start(t, stack.Options{})
 	chat, c := d.Openai(), d.CheckedOpenAI(t)
 	const text = "SAY hello\nSIM grammar=ignore delay=20ms" // slow, so that the stream has started before its end is known
+
 	for _, model := range stack.HarmonyModels {
 		for name, fields := range map[string][]option.RequestOption{
 			"json": stack.SetFields(stack.Object{"response_format": stack.Object{"type": "json_object"}}),
@@ -166,6 +172,7 @@ func TestStructuredOutputsViolated(t *testing.T) {
 			t.Run("chat/"+name+"/"+model, func(t *testing.T) {
 				_, err := chat.Chat.Completions.New(t.Context(), stack.UserMessage(model, text), fields...)
 				stack.WantStatus(t, err, http.StatusBadGateway)
+
 				stream := chat.Chat.Completions.NewStreaming(t.Context(), stack.UserMessage(model, text), fields...)
 				defer func() { _ = stream.Close() }()
 				for stream.Next() {
@@ -175,6 +182,7 @@ func TestStructuredOutputsViolated(t *testing.T) {
 				}
 			})
 		}
+
 		for name, fields := range map[string][]option.RequestOption{
 			"json": stack.SetFields(stack.Object{"text": stack.Object{"format": stack.Object{"type": "json_object"}}}),
 			"call": stack.SetFields(stack.Object{"tools": []stack.Object{responseTool("f", false)}, "tool_choice": "required"}),

@@ -51,8 +51,10 @@ func TestToolArguments(t *testing.T) {
 		"{\"command\":\"a\nb\"}":           `{"command":"a\nb"}`,
 		"```json\n{\"command\":1}\n```":    `{"command":1}`,
 	}
+
 	repairing := stack.Start(t, stack.Options{})
 	passing := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.ModelDefaults.ToolArguments = turn.ArgumentsPass }})
+
 	for path, api := range callingAPIs {
 		for fault, want := range faults {
 			script := "@@<channel>commentary to=functions.run<message>" + fault + "<call>@@"
@@ -60,13 +62,16 @@ func TestToolArguments(t *testing.T) {
 			if got := gjson.Get(object, api.whole).String(); got != want && (path != "/v1/messages" || got != gjson.Get(want, "@ugly").Raw) {
 				t.Errorf("%s, %s: %s, want %s", path, fault, got, want)
 			}
+
 			stream := askText(t, repairing, path, fmt.Sprintf(`"model":%q,"stream":true,`, stack.SGLangModel)+api.fields, script)
 			if got := streamedArguments(stream, api.delta); got != want {
 				t.Errorf("%s, %s, streamed: %s, want %s", path, fault, got, want)
 			}
+
 			if path == "/v1/messages" {
 				continue // its objects have no other text than JSON
 			}
+
 			object = askText(t, passing, path, fmt.Sprintf(`"model":%q,`, stack.SGLangModel)+api.fields, script)
 			if got := gjson.Get(object, api.whole).String(); got != fault {
 				t.Errorf("%s, %s: passed on as %s", path, fault, got)

@@ -51,10 +51,12 @@ func TestToolGrammars(t *testing.T) {
 		responseTool("f", true),
 		grammarTool("lookahead", "regex", `(?=a)b`), // cannot be enforced
 	}}
+
 	custom := func(name, text string) stack.Item {
 		return stack.Item{Type: "custom_tool_call", Status: "completed", Name: name, Text: text}
 	}
 	const patch = "*** Begin Patch\n*** Update File: a \"b\".txt\n@@ func\n-\told\\\n+new ü\n*** End of File\n*** End Patch\n"
+
 	for _, tt := range []struct {
 		name, text string
 		want       stack.Item

@@ -23,6 +23,7 @@ func TestStructuredOutputsWithoutGrammar(t *testing.T) {
 	two := []stack.Object{stack.ChatTool("f", true), stack.ChatTool("g", false)}
 	format := stack.Object{"type": "json_schema", "json_schema": stack.Object{"name": "verdict", "schema": stack.OkSchema, "strict": true}}
 	hello := stack.Object{"response_format": format}
+
 	for i, tt := range []struct {
 		name   string
 		text   string
@@ -43,6 +44,7 @@ func TestStructuredOutputsWithoutGrammar(t *testing.T) {
 				id := fmt.Sprintf("unconstrained-%d-%s", i, how)
 				fields := append(stack.SetFields(tt.fields), option.WithHeader("x-request-id", id))
 				p := stack.UserMessage(model, tt.text+"\nAS "+how) // distinct prompts
+
 				if tt.want != nil {
 					if diff := gocmp.Diff([]stack.ChoiceResult{*tt.want}, ask(t, c, p, fields...).Choices); diff != "" {
 						t.Errorf("(-want +got):\n%s", diff)
@@ -57,16 +59,19 @@ func TestStructuredOutputsWithoutGrammar(t *testing.T) {
 					}
 					stack.WantErrorWith(t, stream.Err(), http.StatusBadGateway, "constraint_not_kept")
 				}
+
 				if got := d.EngineRequests(t, id); len(got) != tt.calls {
 					t.Errorf("%d model calls, want %d", len(got), tt.calls)
 				}
 			})
 		}
 	}
+
 	t.Run("a grammar", func(t *testing.T) {
 		_, err := c.Chat.Completions.New(t.Context(), stack.UserMessage(model, "SAY x"), stack.SetFields(stack.Object{"guided_grammar": `root ::= "x"`})...)
 		stack.WantStatus(t, err, http.StatusBadRequest)
 	})
+
 	t.Run("a schema of many ways", func(t *testing.T) {
 		defs := stack.Object{"a24": stack.Object{"type": "object"}}
 		for i := range 24 {
@@ -74,15 +79,18 @@ func TestStructuredOutputsWithoutGrammar(t *testing.T) {
 			defs[fmt.Sprintf("a%d", i)] = stack.Object{"anyOf": []stack.Object{next, next}}
 		}
 		format := stack.Object{"type": "json_schema", "json_schema": stack.Object{"name": "verdict", "schema": stack.Object{"$ref": "#/$defs/a0", "$defs": defs}}}
+
 		ask := func(text string) error {
 			_, err := c.Chat.Completions.New(t.Context(), stack.UserMessage(model, text), stack.SetFields(stack.Object{"response_format": format})...)
 			return err
 		}
+
 		if err := ask("NOTHINK\nSAY {}"); err != nil {
 			t.Error(err)
 		}
 		stack.WantErrorWith(t, ask("NOTHINK\nSAY 1"), http.StatusBadGateway, "too much work")
 	})
+
 	t.Run("responses", func(t *testing.T) {
 		c := d.CheckedOpenAI(t)
 		fields := stack.SetFields(stack.Object{"text": stack.Object{"format": stack.Object{"type": "json_schema", "name": "verdict", "schema": stack.OkSchema, "strict": true}}})

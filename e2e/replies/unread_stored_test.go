@@ -25,10 +25,12 @@ func TestUnreadStoredStreams(t *testing.T) {
 			if modeOverride {
 				stack.NeedEnvoy(t, 40)
 			}
+
 			d := stack.Start(t, stack.Options{Quiet: true, ModeOverride: modeOverride})
 			c := d.CheckedOpenAI(t)
 			ended := stack.AwaitBackground(t, c, stack.BeginBackground(t, c, stack.VLLMModel, fmt.Sprintf("NOTHINK\nWORDS %d", words)).ID)
 			follow := fmt.Sprintf(`{"model":%q,"stream":true,"background":true,"input":"NOTHINK\nWORDS %d"}`, stack.VLLMModel, words)
+
 			for _, tt := range []struct {
 				name string
 				open func() io.ReadCloser
@@ -43,15 +45,18 @@ func TestUnreadStoredStreams(t *testing.T) {
 					for i := range streams {
 						streams[i] = tt.open()
 					}
+
 					grown := settled(t, d) - before
 					t.Logf("Envoy keeps %.1f MB for each of %d clients", float64(grown)/clients/1e6, clients)
 					if grown > clients*bound {
 						t.Errorf("Envoy keeps %d bytes for %d clients that do not read", grown, clients)
 					}
+
 					// Who reads in the end gets all of it.
 					if text := textOf(t, streams[0], responsesText); text != stack.WordsTo(words) {
 						t.Errorf("the stream has %d bytes of text that end with %q", len(text), text[max(0, len(text)-40):])
 					}
+
 					for _, stream := range streams {
 						_ = stream.Close()
 					}
@@ -68,6 +73,7 @@ func TestUnreadStoredObjects(t *testing.T) {
 		size    = 16 << 20
 		bound   = 5 << 20
 	)
+
 	d := stack.Start(t, stack.Options{Quiet: true})
 	path := conversation(t, d, size)
 	before := allocated(t, d)
@@ -75,11 +81,13 @@ func TestUnreadStoredObjects(t *testing.T) {
 	for i := range streams {
 		streams[i] = openHTTP1(t, d, path, "")
 	}
+
 	grown := settled(t, d) - before
 	t.Logf("Envoy keeps %.1f MB for each of %d clients", float64(grown)/clients/1e6, clients)
 	if grown > clients*bound {
 		t.Errorf("Envoy keeps %d bytes for %d clients that do not read", grown, clients)
 	}
+
 	all, err := io.ReadAll(streams[0])
 	if text := gjson.GetBytes(all, "data.0.content.0.text").Str; err != nil || text != strings.Repeat("x", size) {
 		t.Errorf("the object has %d bytes, %d of text: %v", len(all), len(text), err)
@@ -103,17 +111,20 @@ func TestUnreadObjectsAreDropped(t *testing.T) {
 		size    = 16 << 20
 		rest    = 1 << 20 // of all clients
 	)
+
 	d := stack.Start(t, stack.Options{Quiet: true, Bootstrap: func(text string) string {
 		return strings.NewReplacer("stream_flush_timeout: 60s", "stream_flush_timeout: 1s", "{idle_timeout: 300s}", "{idle_timeout: 1s}",
 			`initial_metadata: [{key: x-harmony-pacing, value: "on"}]`, "initial_metadata: []").Replace(text)
 	}})
 	path := conversation(t, d, size)
+
 	for name, open := range map[string]func(*testing.T, *stack.Dataplane, string, string) io.ReadCloser{"HTTP/1.1": openHTTP1, "HTTP/2": openHTTP2} {
 		t.Run(name, func(t *testing.T) {
 			before, most := allocated(t, d), int64(0)
 			for range clients {
 				open(t, d, path, "")
 			}
+
 			for deadline := time.Now().Add(stack.Patience); ; time.Sleep(20 * time.Millisecond) {
 				now := allocated(t, d) - before
 				most = max(most, now)
@@ -124,6 +135,7 @@ func TestUnreadObjectsAreDropped(t *testing.T) {
 					t.Fatalf("Envoy kept %.1f MB for each of %d clients, and still keeps %.1f MB", float64(most)/clients/1e6, clients, float64(now)/clients/1e6)
 				}
 			}
+
 			t.Logf("Envoy kept %.1f MB for each of %d clients", float64(most)/clients/1e6, clients)
 		})
 	}

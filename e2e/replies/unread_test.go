@@ -26,6 +26,7 @@ func TestUnreadReplies(t *testing.T) {
 		bound   = 8 << 20
 	)
 	content := fmt.Sprintf("NOTHINK\nWORDS %d", words)
+
 	for _, tt := range []struct {
 		name, path, body string
 		modeOverride     bool
@@ -41,6 +42,7 @@ func TestUnreadReplies(t *testing.T) {
 			if tt.modeOverride {
 				stack.NeedEnvoy(t, 40)
 			}
+
 			d := stack.Start(t, stack.Options{Quiet: true, ModeOverride: tt.modeOverride})
 			before := allocated(t, d)
 			body := fmt.Sprintf(tt.body, stack.VLLMModel, content)
@@ -48,11 +50,13 @@ func TestUnreadReplies(t *testing.T) {
 			for i := range streams {
 				streams[i] = tt.open(t, d, tt.path, body)
 			}
+
 			grown := settled(t, d) - before
 			t.Logf("Envoy keeps %.1f MB for each of %d clients", float64(grown)/clients/1e6, clients)
 			if grown > clients*bound {
 				t.Errorf("Envoy keeps %d bytes for %d clients that do not read", grown, clients)
 			}
+
 			// Who reads in the end gets all of it.
 			if text := textOf(t, streams[0], tt.text); text != stack.WordsTo(words) {
 				t.Errorf("the reply has %d bytes of text that end with %q", len(text), text[max(0, len(text)-40):])

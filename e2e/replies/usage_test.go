@@ -96,17 +96,21 @@ func checkUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usageReque
 			got[field] = v
 		}
 	}
+
 	if diff := cmp.Diff(gjson.Parse(r.want).Value(), any(got)); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s\nof %v", diff, e.Metadata)
 	}
+
 	number := func(field string) int64 { n, _ := e.Metadata[field].(float64); return int64(n) }
 	input, output := number("input_tokens"), number("output_tokens")
 	if r.answered != (input > 0) || r.answered != (output > 0) || number("total_tokens") != input+output || r.answered != (e.Metadata["time_to_first_token_ms"] != nil) {
 		t.Errorf("tokens in %v", e.Metadata)
 	}
+
 	if e.Metadata["api"] == nil || e.Metadata["model"] == nil || e.Metadata["engine"] == nil {
 		t.Errorf("names in %v", e.Metadata)
 	}
+
 	if told := stack.LastUsage(reply); told.Exists() {
 		checkUsageTold(t, e, told)
 	}
@@ -132,6 +136,7 @@ func checkUsageTold(t *testing.T, e stack.LogEntry, told gjson.Result) {
 // checkTypedUsage checks the typed metadata, which older Envoys ignore.
 func checkTypedUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usageRequest) {
 	t.Helper()
+
 	version := d.EnvoyVersion(t)
 	if strings.HasPrefix(version, "1.38.") || strings.HasPrefix(version, "1.39.") || !r.answered {
 		if e.Usage != nil {
@@ -139,6 +144,7 @@ func checkTypedUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usage
 		}
 		return
 	}
+
 	number := func(field string) *wrapperspb.UInt64Value {
 		n, ok := e.Metadata[field].(float64)
 		if !ok {
@@ -146,6 +152,7 @@ func checkTypedUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usage
 		}
 		return wrapperspb.UInt64(uint64(n))
 	}
+
 	model, _ := e.Metadata["model"].(string)
 	want := &aidatav3.TokenUsage{
 		LlmProtocol: aitypev3.LLMProtocol_OPENAI_CHAT_COMPLETIONS, Model: model,
@@ -153,6 +160,7 @@ func checkTypedUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usage
 		OutputTokenDetails: &aidatav3.OutputTokenDetails{ReasoningTokens: number("reasoning_tokens")},
 		ExtractionStatus:   aidatav3.TokenUsage_COMPLETE,
 	}
+
 	if r.path == "responses" {
 		want.LlmProtocol = aitypev3.LLMProtocol_OPENAI_RESPONSES
 	}
@@ -162,6 +170,7 @@ func checkTypedUsage(t *testing.T, d *stack.Dataplane, e stack.LogEntry, r usage
 	if e.Metadata["outcome"] != "ok" {
 		want.ExtractionStatus = aidatav3.TokenUsage_PARTIAL
 	}
+
 	if diff := cmp.Diff(want, e.Usage, protocmp.Transform()); diff != "" {
 		t.Errorf("typed metadata (-want +got):\n%s", diff)
 	}
@@ -208,6 +217,7 @@ func TestReplyHeaders(t *testing.T) {
 	server := stack.NewToolServer(t)
 	for _, direct := range []bool{false, true} {
 		d := stack.Start(t, stack.Options{Direct: direct, Config: func(c *config.Config) { server.Serve(c) }})
+
 		explained := func(path, body string) (headers, reply string) {
 			resp := d.Do(t, http.MethodPost, "/v1/"+path, "application/json", strings.NewReader(body), "x-harmony-retries", "9", "x-harmony-prompt-tokens", "9", "x-request-id", "explained")
 			reply = stack.ReadText(t, resp)
@@ -220,6 +230,7 @@ func TestReplyHeaders(t *testing.T) {
 			slices.Sort(all)
 			return strings.Join(all, " "), reply
 		}
+
 		for name, r := range map[string]struct{ path, body, want string }{
 			"object":   {"chat/completions", `{"model":"gpt-oss-20b","user":"x","messages":[{"role":"user","content":"SAY hello"}]}`, "cached-tokens=C engine=sglang ignored=user prompt-tokens=P"},
 			"stream":   {"chat/completions", `{"model":"gpt-oss-120b","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"SAY hello"}]}`, "engine=vllm prompt-tokens=P"},
@@ -231,6 +242,7 @@ func TestReplyHeaders(t *testing.T) {
 			if direct && name == "loop" { // tools need the loopback listener
 				continue
 			}
+
 			got, reply := explained(r.path, r.body)
 			told := stack.LastUsage(reply)
 			number := func(path string) string { return told.Get(path + ".0").Raw }
@@ -238,17 +250,20 @@ func TestReplyHeaders(t *testing.T) {
 			if prompt == "" {
 				prompt, _, _ = strings.Cut(afterLast(got, "prompt-tokens="), " ")
 			}
+
 			want := strings.NewReplacer("=P", "="+prompt, "=C", "="+number("[prompt_tokens_details.cached_tokens,input_tokens_details.cached_tokens]")).Replace(r.want)
 			if got != want {
 				t.Errorf("direct %t, %s: headers %q, want %q, of %s", direct, name, got, want, told)
 			}
 		}
+
 		for _, call := range d.EngineRequests(t, "explained") {
 			if got, ok := call.Header["x-harmony-prompt-tokens"]; ok {
 				t.Errorf("the engine gets x-harmony-prompt-tokens: %s", got)
 			}
 		}
 	}
+
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.ReplyHeaders = []string{} }})
 	resp, _ := d.Chat(t, stack.SGLangModel, "SAY hello", `,"user":"x"`)
 	for name := range resp.Header {

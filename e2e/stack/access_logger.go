@@ -21,16 +21,17 @@ import (
 // Entry at once, and with the typed metadata.
 type AccessLogger struct {
 	address string
-	mu      sync.Mutex
-	// by request id
+
+	mu sync.Mutex
+	// entries are known by request id.
 	entries map[string]LogEntry
 }
 
 // LogEntry is what Envoy has learned of a request and its reply.
 type LogEntry struct {
-	// of the filter
+	// Metadata is the filter's.
 	Metadata map[string]any
-	// nil: there is none
+	// Usage is nil if there is none.
 	Usage   *aidatav3.TokenUsage
 	details string
 }

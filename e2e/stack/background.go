@@ -21,6 +21,7 @@ func BeginBackground(t *testing.T, c openai.Client, model, text string, o ...opt
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// The answer comes before the first model call, so that nothing of the reply can be in it.
 	if r.Status != "queued" || !r.Background || len(r.Output) > 0 {
 		t.Fatalf("response %s", r.RawJSON())

@@ -39,7 +39,7 @@ func extra(raw, field string) string {
 type ChatReply struct {
 	Choices []ChoiceResult
 	Usage   openai.CompletionUsage
-	// of the calls, in order
+	// IDs are those of the calls, in order.
 	IDs []string
 }
 
@@ -47,7 +47,9 @@ type ChatReply struct {
 type RequestMode func(*testing.T, openai.Client, openai.ChatCompletionNewParams, ...option.RequestOption) ChatReply
 
 // NonStreamed requests one JSON object.
-func NonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ...option.RequestOption) ChatReply {
+func NonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams,
+	o ...option.RequestOption,
+) ChatReply {
 	t.Helper()
 	got, err := c.Chat.Completions.New(t.Context(), p, o...)
 	if err != nil {
@@ -60,6 +62,7 @@ func NonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams
 			Content: choice.Message.Content, Finish: choice.FinishReason,
 			Reasoning: extra(choice.Message.RawJSON(), "reasoning"),
 		}
+
 		// Clients know the text by either name: reasoning is vLLM's, reasoning_content DeepSeek's.
 		if also := extra(choice.Message.RawJSON(), "reasoning_content"); also != s.Reasoning {
 			t.Errorf("reasoning_content is %q, reasoning %q", also, s.Reasoning)

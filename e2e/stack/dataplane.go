@@ -66,43 +66,46 @@ var HarmonyModels = []string{SGLangModel, VLLMModel}
 
 // Options configure a data plane.
 type Options struct {
+	// Config changes the filter's configuration.
 	Config func(*config.Config)
-	// wraps the handler in front of the simulated engine
-	Engine func(http.Handler) http.Handler
-	// URL of a running simulated engine
-	SimURL string
-	// logs only warnings, and no access log
-	Quiet bool
-	// of the filter
+	// Metrics are the filter's.
 	Metrics prometheus.Registerer
-	// edits Envoy's bootstrap
-	Bootstrap func(string) string
-	// sets rate limits
-	Limits func(*envoy.Options)
-	// no other upstreams are possible than those of the configuration
-	OwnEnvoy bool
-	// the filter asks for bodies by mode_override
-	ModeOverride bool
-	// without loopback listener: Envoy forwards the client's own request
+	// Direct leaves out the loopback listener: Envoy forwards the client's own request.
 	Direct bool
+	// ModeOverride lets the filter ask for bodies by mode_override.
+	ModeOverride bool
+	// OwnEnvoy says that no other upstreams are possible than those of the configuration.
+	OwnEnvoy bool
+
+	// SimURL is the URL of a running simulated engine.
+	SimURL string
+	// Engine wraps the handler in front of the simulated engine.
+	Engine func(http.Handler) http.Handler
+
+	// Limits sets rate limits, Bootstrap edits Envoy's bootstrap.
+	Limits    func(*envoy.Options)
+	Bootstrap func(string) string
+	// Quiet logs warnings only, and has no access log.
+	Quiet bool
 }
 
 // Dataplane is an Envoy with the filter, a simulated engine and an upstream for
 // other models, on free ports.
 type Dataplane struct {
-	// of the clients' listener
-	URL string
-	// of Envoy's admin interface
+	// URL is that of the clients' listener, Admin of Envoy's admin interface, Sim of the
+	// simulated engine.
+	URL   string
 	Admin string
-	// of the simulated engine
-	Sim      string
+	Sim   string
+
 	Upstream *Upstream
 	Client   *http.Client
 	Filter   *grpc.Server
 	Service  *filter.Server
-	// without loopback listener
+	Logs     *LogFile
+
+	// Direct says that there is no loopback listener.
 	Direct bool
-	Logs   *LogFile
 }
 
 // Start runs a data plane until the test ends. If the test fails, the logs are
@@ -277,6 +280,7 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 		if err := <-ended; err != nil {
 			t.Errorf("filter: %v", err)
 		}
+
 		// Background responses of a test that has ended are not waited for.
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -349,6 +353,7 @@ func launchEnvoy(t testing.TB, binary string, bootstrap []byte, log *LogFile) (u
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// The test's own context has ended when the functions of Cleanup run.
 	t.Cleanup(func() { proxy.Stop(context.Background()) })
 	address, err := proxy.ListenAddress(ctx)
@@ -387,6 +392,7 @@ func (d *Dataplane) Do(t *testing.T, method, path, contentType string, body io.R
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// The caller reads the body, perhaps after others have begun.
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp

@@ -22,10 +22,11 @@ type agentTurn struct {
 	Input        []map[string]any `json:"input"`
 	Tools        []map[string]any `json:"tools"`
 	Reasoning    map[string]any   `json:"reasoning"`
-	Session      string           `json:"prompt_cache_key"`
-	// agents share nothing
+	Store        bool             `json:"store"`
+
+	// Where prompts are cached. With salts of their own, agents share nothing.
+	Session string         `json:"prompt_cache_key"`
 	Salt    string         `json:"cache_salt"`
-	Store   bool           `json:"store"`
 	Options map[string]any `json:"prompt_cache_options,omitempty"`
 }
 

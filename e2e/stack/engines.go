@@ -62,11 +62,11 @@ var EngineFailures = map[string]func(w http.ResponseWriter, n int32){
 // FlakyEngine is an engine that can be made to fail.
 type FlakyEngine struct {
 	*httptest.Server
-	// nil: the engine works
+	// failure is nil as long as the engine works.
 	failure atomic.Pointer[func(http.ResponseWriter, int32)]
-	// since SetFailure, or since the start
+	// Calls are counted since SetFailure, or since the start.
 	Calls atomic.Int32
-	// the gateway cannot remove the filter's list of replicas
+	// Named says that the gateway cannot remove the filter's list of replicas.
 	Named atomic.Bool
 }
 
@@ -79,6 +79,7 @@ func NewFlakyEngine(t *testing.T, log *LogFile) *FlakyEngine {
 			next.ServeHTTP(w, r)
 			return
 		}
+
 		// The filter's list of replicas is for Envoy, which removes it.
 		if names := r.Header.Get(header.Upstream); names != "" && !p.Named.Load() {
 			t.Errorf("the engine gets a header of the filter: %s", names)
@@ -89,6 +90,7 @@ func NewFlakyEngine(t *testing.T, log *LogFile) *FlakyEngine {
 			next.ServeHTTP(w, r)
 			return
 		}
+
 		// An answer before the end of the request would fail the sending of it, which is another fault.
 		_, _ = io.Copy(io.Discard, r.Body)
 		(*failure)(w, n)

@@ -23,6 +23,7 @@ func NeedEnvoy(t testing.TB, minor int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL
 	found := regexp.MustCompile(`/1\.(\d+)\.\d+`).FindSubmatch(out)
 	if found == nil {

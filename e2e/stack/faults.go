@@ -86,42 +86,52 @@ func (d *Dataplane) Disconnect(random *rand.Rand) error {
 // FaultAPI is one of them.
 type FaultAPI struct {
 	Name, Path string
-	// of a request, but for model and stream; %s is the user's text
+	// fields are those of a request without model and stream; %s is the user's text.
 	fields string
-	// in an event that has text
+	// delta is in each event that has text.
 	delta string
-	// of a stream: its error, "" if there is none; ok: it has an end
+	// end returns the error of a stream, "" if there is none; ok says that it has an end.
 	end func(events []string) (message string, ok bool)
 }
 
 // FaultAPIs are the three APIs.
 var FaultAPIs = []FaultAPI{
 	{
-		"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`,
-		func(events []string) (string, bool) {
-			// [DONE] also follows an error, which is the event before it.
-			if len(events) < 2 || events[len(events)-1] != "data: [DONE]" {
-				return "", false
-			}
-			return gjson.Get(strings.TrimPrefix(events[len(events)-2], "data: "), "error.message").Str, true
-		},
+		"chat", "/v1/chat/completions", `"messages":[{"role":"user","content":%s}]`, `"delta":{"content":"`, chatEnd,
 	},
-	{"responses", "/v1/responses", `"input":%s`, `response.output_text.delta`, func(events []string) (string, bool) {
-		object, err := responsestest.Stream([]byte(strings.Join(events, "\n\n") + "\n\n"))
-		if err != nil {
-			return err.Error(), false
-		}
-		return gjson.GetBytes(object, "error.message").Str,
-			slices.Contains([]string{"completed", "failed"}, gjson.GetBytes(object, "status").Str)
-	}},
-	{"messages", "/v1/messages", `"max_tokens":100000,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[{"role":"user","content":%s}]`, `"text_delta"`, func(events []string) (string, bool) {
-		if len(events) == 0 {
-			return "", false
-		}
-		name, data, _ := strings.Cut(events[len(events)-1], "\n")
-		return gjson.Get(strings.TrimPrefix(data, "data: "), "error.message").Str,
-			name == "event: error" || name == "event: message_stop"
-	}},
+	{"responses", "/v1/responses", `"input":%s`, `response.output_text.delta`, responsesEnd},
+	{
+		"messages", "/v1/messages", `"max_tokens":100000,"thinking":{"type":"enabled","budget_tokens":1024},` +
+			`"messages":[{"role":"user","content":%s}]`, `"text_delta"`, messagesEnd,
+	},
+}
+
+func chatEnd(events []string) (message string, ok bool) {
+	// [DONE] also follows an error, which is the event before it.
+	if len(events) < 2 || events[len(events)-1] != "data: [DONE]" {
+		return "", false
+	}
+	return gjson.Get(strings.TrimPrefix(events[len(events)-2], "data: "), "error.message").Str, true
+}
+
+func responsesEnd(events []string) (message string, ok bool) {
+	object, err := responsestest.Stream([]byte(strings.Join(events, "\n\n") + "\n\n"))
+	if err != nil {
+		return err.Error(), false
+	}
+	return gjson.GetBytes(object, "error.message").Str,
+		slices.Contains([]string{"completed", "failed"}, gjson.GetBytes(object, "status").Str)
+}
+
+func messagesEnd(events []string) (message string, ok bool) {
+	if len(events) == 0 {
+		return "", false
+	}
+
+	// An error takes the place of message_stop: nothing follows it.
+	name, data, _ := strings.Cut(events[len(events)-1], "\n")
+	return gjson.Get(strings.TrimPrefix(data, "data: "), "error.message").Str,
+		name == "event: error" || name == "event: message_stop"
 }
 
 // Body is a request of the API.
@@ -155,9 +165,9 @@ func (a *FaultAPI) Read(r io.Reader) (text, message string, err error) {
 type FaultStream struct {
 	API  FaultAPI
 	resp *http.Response
-	rest *bufio.Reader
-	// what was read so far
+	// head is what was read so far, rest what follows.
 	head strings.Builder
+	rest *bufio.Reader
 }
 
 // Stream begins a stream, and reads it until the text begins.
@@ -180,7 +190,7 @@ func (d *Dataplane) Stream(t *testing.T, a FaultAPI, model, content string, head
 	}
 }
 
-// End reads the rest of the stream: see FaultAPI.read.
+// End reads the rest of the stream: see [FaultAPI.Read].
 func (s *FaultStream) End() (text, message string, err error) {
 	return s.API.Read(io.MultiReader(strings.NewReader(s.head.String()), s.rest))
 }

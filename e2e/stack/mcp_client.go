@@ -24,9 +24,9 @@ type ResponsesClient struct {
 	*Dataplane
 	Stream bool
 	Header []string
-	// of the last request
-	ID string
-	// of the last stream
+
+	// ID is that of the last request, Sse is the last stream.
+	ID  string
 	Sse string
 }
 

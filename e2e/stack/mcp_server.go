@@ -117,15 +117,14 @@ func (s *ToolServer) Set(t *testing.T) string {
 // protocol.
 type FixedServer struct {
 	*httptest.Server
-	// result of tools/list
+	// tools is the result of tools/list, call returns that of a call.
 	tools string
-	// returns the result of a call
-	call func(name string, r *http.Request) string
-	// HTTP status of the answer to a call; from 400 on call returns an error
+	call  func(name string, r *http.Request) string
+	// Status is the HTTP status of the answer to a call; from 400 on call returns an error.
 	Status int
 
 	mu sync.Mutex
-	// number of requests by method
+	// methods has the number of requests by method.
 	methods map[string]int
 }
 
@@ -153,7 +152,8 @@ func (s *FixedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	switch method {
 	case "initialize":
-		value = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"plain","version":"1"}}`
+		value = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},` +
+			`"serverInfo":{"name":"plain","version":"1"}}`
 	case "tools/list":
 		// A test can see in the list of tools which headers have reached the server.
 		value = strings.ReplaceAll(`{"tools":`+s.tools+`}`, "HEADER", r.Header.Get("X-Operator")+r.Header.Get("X-Own"))
@@ -237,17 +237,19 @@ func Process(t *testing.T, label string) config.ToolServer {
 // requests.
 type ToolServer struct {
 	*httptest.Server
-	Mu sync.Mutex
-	// methods of requests, with the name of the called tool
-	methods []string
+
+	Mu      sync.Mutex
 	Headers []http.Header
-	// the argument q of a call of hang or meet that has started
+	// methods are those of requests, with the name of the called tool.
+	methods []string
+
+	// Started gets the argument q of each call of hang or meet that has begun, Ended the
+	// context's error of each call of hang that has ended.
 	Started chan string
-	// the context's error of a call of hang that has ended
-	Ended chan error
-	// ends calls of meet
+	Ended   chan error
+	// Release ends calls of meet.
 	Release chan struct{}
-	// closed at the end of the test
+	// testDone is closed at the end of the test.
 	testDone chan struct{}
 }
 

@@ -50,6 +50,7 @@ func Started(b *testing.B, work func()) (all []OSProcess) {
 			all = append(all, p)
 		}
 	}
+
 	// The kernel gives ids in ascending order; Glob sorts them as texts.
 	slices.Sort(all)
 	return all
@@ -67,6 +68,7 @@ func children(b *testing.B) (all []OSProcess) {
 		if err != nil {
 			continue // the process has ended
 		}
+
 		// PID (COMMAND) STATE PARENT
 		pid, rest, _ := strings.Cut(string(text), " ")
 		fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])

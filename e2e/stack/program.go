@@ -17,18 +17,18 @@ import (
 // Program is "envoy-harmony serve" as a process of its own, for tests of what is
 // not in package filter: TLS, the ports.
 type Program struct {
-	// flags of the configuration
+	// Config are flags of the configuration.
 	Config []string
-	// of the filter, host:port
+	// Address is the filter's, host:port; Admin the URL of its admin port.
 	Address string
-	// URL of the filter's admin port
 	Admin   string
 	Logs    *LogFile
+
 	Process *os.Process
-	// closed when the process has ended
+	// Ended is closed when the process has ended. Exit is its status from then on; -1: a
+	// signal has ended it.
 	Ended chan struct{}
-	// its status, once it has ended; -1: a signal has ended it
-	Exit int
+	Exit  int
 }
 
 // ServeProgram starts the program with a configuration until the test ends.
@@ -119,7 +119,8 @@ func (p *Program) Bootstrap(t testing.TB, flags ...string) []byte {
 	}, p.Config...)
 	out, err := exec.Command(binary, append(args, flags...)...).Output()
 	if err != nil {
-		t.Fatalf("envoy-config: %v: %s", err, err.(*exec.ExitError).Stderr) //nolint:errorlint,forcetypeassert // Output returns no other
+		//nolint:errorlint,forcetypeassert // Output returns no other error of a program that runs
+		t.Fatalf("envoy-config: %v: %s", err, err.(*exec.ExitError).Stderr)
 	}
 	return out
 }

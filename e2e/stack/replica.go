@@ -22,8 +22,9 @@ type Replica struct {
 	address string
 	flags   []string
 	log     *LogFile
-	Cmd     *exec.Cmd
-	ended   chan struct{}
+
+	Cmd   *exec.Cmd
+	ended chan struct{}
 }
 
 // begin starts the process, and waits until it serves.
@@ -33,6 +34,7 @@ func (r *Replica) begin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Without the test's context: tests end and start it themselves, by the signal that they choose.
 	r.Cmd = exec.Command(binary, append([]string{"serve", "--listen", r.address, "--admin", "127.0.0.1:0"},
 		r.flags...)...)

@@ -21,11 +21,13 @@ import (
 // count model calls.
 type Replicas struct {
 	Servers []*httptest.Server
-	Mu      sync.Mutex
-	// the replica that answers 503 to all requests, -1 if none does
+
+	Mu sync.Mutex
+	// Failing is the replica that answers 503 to all requests, -1 if none does.
 	Failing int
-	served  []int
-	// of each call, in order
+	// served counts the calls of each replica.
+	served []int
+	// prefix and session are the keys of each call, in order.
 	prefix  []string
 	session []string
 }

@@ -260,6 +260,7 @@ func (d *Dataplane) Respond(t *testing.T, model, text, more string, headers ...s
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// The members go in before the bracket that ends the object.
 	body = append(append(body[:len(body)-1], more...), '}')
 	resp := d.Do(t, http.MethodPost, "/v1/responses", "application/json", bytes.NewReader(body), headers...)

@@ -26,21 +26,25 @@ func smallDatabase(t *testing.T) (storeURL, disk string) {
 	if disk == "" || err != nil || u.Host == "" {
 		t.Skip("STORE_TEST_POSTGRES_SMALL is not set: run make test-stores as root")
 	}
+
 	admin, err := sql.Open("pgx", u.String())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	name := "disk_" + strconv.FormatInt(time.Now().UnixNano(), 10)
 	ctx := context.WithoutCancel(t.Context())
 	if _, err := admin.ExecContext(ctx, "CREATE DATABASE "+name+" TABLESPACE small"); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if _, err := admin.ExecContext(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Error(err)
 		}
 		_ = admin.Close()
 	})
+
 	u.Path = name
 	return u.String(), disk
 }
@@ -76,6 +80,7 @@ func TestStoresPostgresFullDisk(t *testing.T) {
 	other := f.respond("", true)
 	filler := `,"instructions":"` + strings.Repeat("Be brief. ", 500) + `"`
 	empty := fillDisk(t, disk)
+
 	f.eventually("the pages that the tables have are full", func() bool {
 		status, text := f.post(filler)
 		if status != http.StatusOK || gjson.Get(text, "status").Str != "completed" {
@@ -83,6 +88,7 @@ func TestStoresPostgresFullDisk(t *testing.T) {
 		}
 		return !gjson.Get(text, "store").Bool()
 	})
+
 	f.chats()
 	f.respond(`,"store":false`, false)
 	f.respond(filler, false)
@@ -92,6 +98,7 @@ func TestStoresPostgresFullDisk(t *testing.T) {
 	if err := f.client.Responses.Delete(t.Context(), other); err != nil {
 		t.Errorf("delete a response: %v", err)
 	}
+
 	stack.WantError(t, "a deleted response", f.reads(other), http.StatusNotFound, "response_not_found", "response_id")
 	if f.hangs() {
 		t.Error("the store counts as hanging")
@@ -99,6 +106,7 @@ func TestStoresPostgresFullDisk(t *testing.T) {
 	if log := f.Logs.String(); !strings.Contains(log, "SQLSTATE 53100") {
 		t.Errorf("the log does not name PostgreSQL's error of a full disk:\n%s", log)
 	}
+
 	failed := 0.0
 	for series, value := range stack.Gather(t, f.metrics) {
 		if strings.HasPrefix(series, "harmony_store_errors_total{") {
@@ -108,6 +116,7 @@ func TestStoresPostgresFullDisk(t *testing.T) {
 	if failed == 0 {
 		t.Error("harmony_store_errors_total does not count the writes that failed")
 	}
+
 	empty()
 	f.recovers()
 }

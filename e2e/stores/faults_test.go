@@ -153,9 +153,11 @@ func (f *faulty) notices() {
 				}
 			})
 		}
+
 		side.Wait()
 		return f.hangs()
 	})
+
 	id := f.chats()
 	f.eventually("the log line of a request that did not wait", func() bool {
 		for line := range strings.Lines(f.Logs.String()) {
@@ -283,6 +285,7 @@ func startRedis(t *testing.T, args ...string) (address string, server *redis.Cli
 	if err != nil {
 		t.Skip("there is no redis-server: run make test-stores")
 	}
+
 	port := stack.FreePort(t)
 	cmd := exec.Command(binary, append(args, "--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir(), "--save", "", "--appendonly", "no")...)
 	var log bytes.Buffer
@@ -290,6 +293,7 @@ func startRedis(t *testing.T, args ...string) (address string, server *redis.Cli
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	dead := false
 	kill = func() {
 		if !dead {
@@ -304,6 +308,7 @@ func startRedis(t *testing.T, args ...string) (address string, server *redis.Cli
 			t.Logf("redis-server on port %s:\n%s", port, &log)
 		}
 	})
+
 	stack.AwaitPort(t, port)
 	address = "127.0.0.1:" + port
 	server = redis.NewClient(&redis.Options{Addr: address})
@@ -316,6 +321,7 @@ func startRedis(t *testing.T, args ...string) (address string, server *redis.Cli
 func TestStoresRedisUnwritable(t *testing.T) {
 	address, server, _ := startRedis(t, "--maxmemory-policy", "noeviction")
 	ctx := t.Context()
+
 	for _, c := range []struct {
 		name            string
 		fault, repaired []any
@@ -330,6 +336,7 @@ func TestStoresRedisUnwritable(t *testing.T) {
 			if err := server.Do(ctx, c.fault...).Err(); err != nil {
 				t.Fatal(err)
 			}
+
 			f.goesOn()
 			if err := f.client.Responses.Delete(ctx, other); (err == nil) != c.deletes {
 				t.Errorf("delete a response: %v", err)
@@ -337,6 +344,7 @@ func TestStoresRedisUnwritable(t *testing.T) {
 			if f.hangs() {
 				t.Error("the store counts as hanging")
 			}
+
 			if err := server.Do(ctx, c.repaired...).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -350,13 +358,16 @@ func TestStoresRedisSentinel(t *testing.T) {
 	primary, _, kill := startRedis(t)
 	host, port, _ := strings.Cut(primary, ":")
 	_, replica, _ := startRedis(t, "--replicaof", host+" "+port)
+
 	settings := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("sentinel monitor main %s %s 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n", host, port)
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	address, sentinel, _ := startRedis(t, settings, "--sentinel")
 	f := startFaulty(t, "redis-sentinel://"+address+"?master_name=main")
+
 	f.eventually("the replica has the response", func() bool {
 		info, err := replica.Info(t.Context(), "replication").Result()
 		keys, _ := replica.Keys(t.Context(), "*"+f.stored+"*").Result()
@@ -366,9 +377,11 @@ func TestStoresRedisSentinel(t *testing.T) {
 		replicas, err := sentinel.Do(t.Context(), "sentinel", "replicas", "main").Slice()
 		return err == nil && len(replicas) > 0
 	})
+
 	kill()
 	f.goesOn()
 	f.recovers()
+
 	if role, err := replica.Do(t.Context(), "role").Slice(); err != nil || role[0] != "master" {
 		t.Errorf("the replica is %v, %v", role, err)
 	}
@@ -385,6 +398,7 @@ func TestStoresPostgresReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close() //nolint:errcheck // a test's
+
 	name := "faults_" + strconv.FormatInt(time.Now().UnixNano(), 10)
 	run := func(statement string) {
 		t.Helper()
@@ -394,8 +408,10 @@ func TestStoresPostgresReadOnly(t *testing.T) {
 	}
 	run("CREATE DATABASE " + name)
 	defer run("DROP DATABASE " + name + " WITH (FORCE)")
+
 	u.Path = name
 	f := startFaulty(t, u.String())
+
 	for _, readOnly := range []string{"on", "off"} {
 		run("ALTER DATABASE " + name + " SET default_transaction_read_only = " + readOnly)
 		run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name + "'")
@@ -407,6 +423,7 @@ func TestStoresPostgresReadOnly(t *testing.T) {
 			}
 		}
 	}
+
 	f.recovers()
 }
 
@@ -418,6 +435,7 @@ func TestStoresPostgresRestart(t *testing.T) {
 		t.Skip("STORE_TEST_POSTGRES_RESTART, a command, is not set: run make test-stores")
 	}
 	f := startFaulty(t, os.Getenv("STORE_TEST_POSTGRES"))
+
 	restarted := make(chan error, 1)
 	go func() {
 		out, err := exec.Command("sh", "-c", command).CombinedOutput()
@@ -426,6 +444,7 @@ func TestStoresPostgresRestart(t *testing.T) {
 		}
 		restarted <- err
 	}()
+
 	var ids []string
 	for running := true; running; {
 		select {
@@ -436,6 +455,7 @@ func TestStoresPostgresRestart(t *testing.T) {
 			running = false
 		default:
 		}
+
 		f.chats()
 		status, text := f.post("")
 		if status != http.StatusOK || gjson.Get(text, "status").Str != "completed" {
@@ -444,6 +464,7 @@ func TestStoresPostgresRestart(t *testing.T) {
 			ids = append(ids, gjson.Get(text, "id").Str)
 		}
 	}
+
 	f.recovers()
 	for _, id := range ids {
 		if err := f.reads(id); err != nil {

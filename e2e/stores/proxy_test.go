@@ -89,10 +89,12 @@ func (p *storeProxy) connect(client net.Conn) {
 		return
 	}
 	defer server.Close()
+
 	p.mu.Lock()
 	up := p.listener != nil
 	p.conns[client], p.conns[server] = true, true
 	p.mu.Unlock()
+
 	if up {
 		p.done.Go(func() {
 			p.copy(server, client)
@@ -100,6 +102,7 @@ func (p *storeProxy) connect(client net.Conn) {
 		})
 		p.copy(client, server)
 	}
+
 	p.mu.Lock()
 	delete(p.conns, client)
 	delete(p.conns, server)

@@ -127,10 +127,12 @@ func TestStoresReplicaIsKilled(t *testing.T) {
 	if out, err := exec.Command("go", stack.BuildArgs(binary, "../cmd/envoy-harmony")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	sharedStores(t, func(t *testing.T, url string) {
 		other := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.StoreURL = url }})
 		other.Upstream.Handle(stack.NotFound)
 		killed, kill := startServe(t, binary, other.Sim, url)
+
 		body := `{"model":"gpt-oss-20b","input":"THINK Hm.\nWORDS 1000000\nSIM delay=5ms","background":true,"stream":true}`
 		resp := killed.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(body))
 		id := ""
@@ -142,21 +144,25 @@ func TestStoresReplicaIsKilled(t *testing.T) {
 		if id == "" {
 			t.Fatalf("status %d, and no event with the response", resp.StatusCode)
 		}
+
 		foreground := killed.Do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","input":"WORDS 1000000\nSIM delay=5ms","stream":true}`))
 		first, err := bufio.NewReader(foreground.Body).ReadString('}')
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		kill()
 		sse := other.Resume(t, id, "")
 		object, err := responsestest.Stream([]byte(sse))
 		if err != nil || gjson.GetBytes(object, "status").Str != "failed" || gjson.GetBytes(object, "output.0.type").Str != "reasoning" {
 			t.Errorf("%v: the stream ends with %s", err, object)
 		}
+
 		c := other.CheckedOpenAI(t)
 		if r := stack.AwaitBackground(t, c, id); r.Status != "failed" {
 			t.Errorf("response %s", r.RawJSON())
 		}
+
 		_, half, _ := strings.Cut(first, `"id":"`)
 		half, _, _ = strings.Cut(half, `"`)
 		_, err = c.Responses.Get(t.Context(), half, responses.ResponseGetParams{})
@@ -171,15 +177,18 @@ func startServe(t *testing.T, binary, sim, store string) (d *stack.Dataplane, ki
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir, log := stack.SocketDir(t), stack.LogOf(t)
 	cfg := stack.NewConfig(t, sim, func(c *config.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
 	socket := "unix://" + filepath.Join(dir, "filter")
+
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--engine", "sglang", "--listen", socket, "--admin", "127.0.0.1:0",
 		"--set", "loopback="+cfg.Loopback, "--set", "store_url="+store)
 	cmd.Stderr = log.Named("serve")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	dead := false
 	kill = func() {
 		if !dead {
@@ -189,6 +198,7 @@ func startServe(t *testing.T, binary, sim, store string) (d *stack.Dataplane, ki
 		}
 	}
 	t.Cleanup(kill)
+
 	for deadline := time.Now().Add(stack.Patience); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix://"))
 		if err == nil {
@@ -199,6 +209,7 @@ func startServe(t *testing.T, binary, sim, store string) (d *stack.Dataplane, ki
 			t.Fatalf("the filter does not start: %v", err)
 		}
 	}
+
 	// An Envoy that is started before the filter finds it unhealthy at first.
 	d = &stack.Dataplane{Sim: sim, Client: stack.NewClient(t)}
 	d.URL, d.Admin = stack.StartEnvoy(t, proxy, cfg, socket, sim, stack.Options{}, log)

@@ -100,14 +100,17 @@ func TestTokenBudget(t *testing.T) {
 		t.Run(map[bool]string{false: "loopback", true: "direct"}[direct], func(t *testing.T) {
 			const budget = 2000
 			d := stack.Start(t, stack.Options{Direct: direct, Config: withBudgets(perTenant(budget))})
+
 			for path := range budgetRequests {
 				for _, stream := range []string{"false", "true"} {
 					s := &spender{d: d, tenant: path + stream}
 					probe := (&spender{d: d, tenant: "probe" + path + stream}).ask(t, path, "", "THINK Hm.\nSAY yes", 300)
+
 					r := s.ask(t, path, `"stream":`+stream+`,`, "THINK Hm.\nSAY yes", 300)
 					if want := strconv.FormatInt(budget-probe.input-300, 10); r.status != http.StatusOK || r.remaining != want || r.limit != "2000" || r.reset == "" {
 						t.Errorf("%s, stream %s: status %d, %s of %s tokens left until %s, want %s", path, stream, r.status, r.remaining, r.limit, r.reset, want)
 					}
+
 					left := budget - probe.input - probe.output
 					s.awaitRemaining(t, left)
 					r = s.ask(t, path, `"stream":`+stream+`,`, "THINK Hm.\nSAY yes", int(left-probe.input)+1)
@@ -117,9 +120,11 @@ func TestTokenBudget(t *testing.T) {
 					if kind := gjson.Get(r.text, "error.type").Str; kind != map[bool]string{false: "tokens", true: "rate_limit_error"}[path == "/v1/messages"] {
 						t.Errorf("%s: %s", path, r.text)
 					}
+
 					if r = s.ask(t, path, "", "THINK Hm.\nSAY yes", int(left-probe.input)); r.status != http.StatusOK || r.remaining != "0" {
 						t.Errorf("%s, stream %s: all that is left: %d, %s left: %s", path, stream, r.status, r.remaining, r.text)
 					}
+
 					r = s.ask(t, path, "", "SAY yes", budget)
 					if r.status != http.StatusTooManyRequests || r.header.Get("x-should-retry") != "false" || !strings.Contains(r.errorMsg, "too large") {
 						t.Errorf("%s: more than the whole budget: %d, %v: %s", path, r.status, r.header, r.text)
@@ -137,6 +142,7 @@ func TestStoresTokenBudget(t *testing.T) {
 		const clients, fit, output = 50, 13, 100
 		tenant := strconv.FormatInt(time.Now().UnixNano(), 36)
 		budget := perTenant(1_000_000)
+
 		begin := func(simURL string, tokens int64) *stack.Dataplane {
 			budget.Name, budget.Tokens = "tokens"+strconv.FormatInt(tokens, 10), tokens
 			return stack.Start(t, stack.Options{SimURL: simURL, Config: func(c *config.Config) {
@@ -144,11 +150,13 @@ func TestStoresTokenBudget(t *testing.T) {
 				withBudgets(budget)(c)
 			}})
 		}
+
 		const content = "WORDS 1000 50\nSIM delay=20ms"
 		probe := begin("", 1_000_000)
 		input := (&spender{d: probe, tenant: tenant}).ask(t, "/v1/chat/completions", "", content, 1).input
 		tokens := fit*(input+output) + input + output - 1
 		planes := []*stack.Dataplane{begin(probe.Sim, tokens), begin(probe.Sim, tokens)}
+
 		var done sync.WaitGroup
 		replies := make([]spent, clients)
 		for i := range clients {
@@ -158,6 +166,7 @@ func TestStoresTokenBudget(t *testing.T) {
 			})
 		}
 		done.Wait()
+
 		ok, used := 0, int64(0)
 		for _, r := range replies {
 			switch r.status {
@@ -169,6 +178,7 @@ func TestStoresTokenBudget(t *testing.T) {
 				t.Errorf("status %d: %s", r.status, r.text)
 			}
 		}
+
 		if ok != fit || used != fit*(input+output) {
 			t.Errorf("%d replies with %d tokens, want %d with %d", ok, used, fit, fit*(input+output))
 		}
@@ -210,6 +220,7 @@ func TestTokenBudgetKinds(t *testing.T) {
 	)})
 	a, b := &spender{d: d, tenant: "x", header: []string{"authorization", "Bearer a"}}, &spender{d: d, tenant: "x", header: []string{"x-api-key", "b"}}
 	unbounded := &spender{d: d, tenant: "unbounded", header: []string{"authorization", "Bearer c"}}
+
 	for _, c := range []struct {
 		what   string
 		who    *spender
@@ -278,9 +289,11 @@ func TestTokenBudgetAborted(t *testing.T) {
 	if r := s.ask(t, "/v1/chat/completions", "", "SAY x\nSIM status=400", 5000); r.status != http.StatusBadRequest && r.status != http.StatusBadGateway {
 		t.Errorf("status %d: %s", r.status, r.text)
 	}
+
 	s.awaitRemaining(t, 10_000)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
+
 	body := fmt.Sprintf(`{"model":%q,"stream":true,`+budgetRequests["/v1/chat/completions"]+"}", stack.VLLMModel, 5000, "NOTHINK\nWORDS 100000\nSIM delay=5ms")
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
@@ -288,6 +301,7 @@ func TestTokenBudgetAborted(t *testing.T) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Tenant", "leaves")
+
 	resp, err := d.Client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -296,8 +310,10 @@ func TestTokenBudgetAborted(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, 2000)); err != nil {
 		t.Fatal(err)
 	}
+
 	leave()
 	s = &spender{d: d, tenant: "leaves"}
+
 	for deadline := time.Now().Add(stack.Patience); ; time.Sleep(20 * time.Millisecond) {
 		r := s.ask(t, "/v1/chat/completions", "", "SAY x", 1_000_000)
 		if left, _ := strconv.Atoi(r.remaining); left > 9000 && left < 10_000 {
@@ -346,17 +362,21 @@ func TestPrices(t *testing.T) {
 	d := stack.Start(t, stack.Options{Metrics: registry, Config: func(c *config.Config) {
 		c.ModelDefaults.Prices = config.Prices{Input: "0.15", CachedInput: "0.05", Output: "0.6"}
 	}})
+
 	_, text := d.Chat(t, stack.VLLMModel, "THINK Hm.\nSAY yes", "", "x-request-id", "priced")
 	u := gjson.Get(text, "usage")
 	cached := u.Get("prompt_tokens_details.cached_tokens").Int()
 	want := (float64(u.Get("prompt_tokens").Int()-cached)*0.15 + float64(cached)*0.05 + float64(u.Get("completion_tokens").Int())*0.6) / 1e6
+
 	if got, ok := d.AccessLogMetadata(t, "priced")["cost"].(float64); !ok || got < want*0.999999 || got > want*1.000001 {
 		t.Errorf("metadata: %v, want %v", got, want)
 	}
+
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range families {
 		if f.GetName() == "harmony_cost_total" {
 			if got := f.GetMetric()[0].GetCounter().GetValue(); got < want*0.999999 || got > want*1.000001 {

@@ -9,7 +9,7 @@ import (
 
 // entry is a file of an archive.
 type entry struct {
-	// with its folder
+	// name has its folder.
 	name       string
 	text       []byte
 	executable bool
@@ -32,6 +32,7 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 		if e.executable {
 			mode = 0o755
 		}
+
 		// USTAR has no further times and owners, and every tar reads it.
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.text)), Mode: mode,
 			ModTime: modified, Format: tar.FormatUSTAR}

@@ -40,6 +40,7 @@ func (s *source) compile(ctx context.Context, p platform, program, file string) 
 		flags += fmt.Sprintf(
 			" -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
 	}
+
 	// The version comes from the flags and not from git, so that a source without git builds the same.
 	_, err := output(ctx, s.dir, s.environment(p),
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/"+program)

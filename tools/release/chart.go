@@ -26,10 +26,12 @@ func (s *source) chart() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart: %w", err)
 	}
+
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.name == chartName+"/Chart.yaml" })
 	if i < 0 {
 		return nil, errors.New("chart: there is no Chart.yaml")
 	}
+
 	// Lines are replaced, not YAML written: comments and order stay as they are.
 	for key, value := range map[string]string{"version": s.version, "appVersion": `"` + s.version + `"`} {
 		line := regexp.MustCompile(`(?m)^` + key + `:.*$`)

@@ -92,6 +92,7 @@ func (o *options) distFiles(ctx context.Context) (map[string][]byte, error) {
 		if files[name+".tar.gz"], err = tarball(inFolder(name, entries), o.source.time); err != nil {
 			return nil, err
 		}
+
 		// The simulator has no module that the filter does not have.
 		if files[name+".cdx.json"], err = o.source.sbom(ctx, o.sbomTool,
 			filepath.Join(folder, filterProgram)); err != nil {

@@ -92,6 +92,7 @@ func (b builder) commands(o *options) [][]string {
 		if o.archive != "" {
 			to = "type=oci,rewrite-timestamp=true,dest=" + o.archive
 		}
+
 		// A provenance has the time and the machine of the build.
 		return [][]string{append(append([]string{"buildx"}, args...), "--provenance=false", "--tag", o.image,
 			"--output", to, o.out)}

@@ -38,13 +38,15 @@ func main() {
 type options struct {
 	source source
 	out    string
-	// of root and image
+
+	// platforms are those of root and image.
 	platforms []platform
-	// name and tag of the image
+	// image is the name and tag of the image.
 	image string
-	// file for the image, as an OCI archive; "": the builder keeps it
+	// archive is the file for the image, as an OCI archive; "": the builder keeps it.
 	archive string
-	// cyclonedx-gomod
+
+	// sbomTool is the program cyclonedx-gomod.
 	sbomTool string
 }
 
@@ -59,6 +61,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	// What is not set comes from the folder, so the flags are read before.
 	if err := o.source.complete(ctx); err != nil {
 		return err

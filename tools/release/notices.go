@@ -18,7 +18,7 @@ import (
 // module is a Go module whose code is in the program.
 type module struct {
 	path, version, dir string
-	// of its packages that are linked, and the folders above them
+	// folders are those of its packages that are linked, and the folders above them.
 	folders map[string]bool
 }
 
@@ -124,6 +124,7 @@ func (s *source) addLinked(ctx context.Context, p platform, modules map[string]*
 		if err != nil {
 			return fmt.Errorf("output of go list: %w", err)
 		}
+
 		// The standard library has one licence, which is added as std; the program's own is elsewhere.
 		if pkg.Standard || pkg.Module.Main {
 			continue

@@ -14,13 +14,15 @@ import (
 // source is the tree that a release is made of, and its name.
 type source struct {
 	dir string
-	// SemVer without v
+	// version is SemVer without v.
 	version string
-	commit  string
-	// of the commit, RFC 3339 in UTC
-	date string
-	time time.Time
-	// such as go1.26.8
+
+	// date is that of the commit, RFC 3339 in UTC; time is the same.
+	commit string
+	date   string
+	time   time.Time
+
+	// toolchain is such as go1.26.8.
 	toolchain string
 }
 
@@ -54,6 +56,7 @@ func (s *source) complete(ctx context.Context) error {
 	if s.time, err = time.Parse(time.RFC3339, s.date); err != nil {
 		return fmt.Errorf("date of the commit: %w", err)
 	}
+
 	// git writes the committer's own zone.
 	s.time = s.time.UTC()
 	s.date = s.time.Format(time.RFC3339)
@@ -66,6 +69,7 @@ func commitOf(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	// Files that git does not know are no part of the commit, and what a build writes is such a file.
 	changes, err := output(ctx, dir, nil, "git", "status", "--porcelain", "--untracked-files=no")
 	if err != nil {
@@ -83,6 +87,7 @@ func (s *source) readToolchain() error {
 	if err != nil {
 		return err
 	}
+
 	// Not the go line: it is the oldest version that can build, and another compiler writes other bytes.
 	found := toolchain.FindSubmatch(mod)
 	if found == nil {

@@ -14,7 +14,9 @@ func modelOf(name string) anthropic.Model { return name }
 
 // thinking asks for the reasoning.
 func thinking() anthropic.ThinkingConfigParamUnion {
-	return anthropic.ThinkingConfigParamUnion{OfAdaptive: &anthropic.ThinkingConfigAdaptiveParam{Display: anthropic.ThinkingConfigAdaptiveDisplaySummarized}}
+	return anthropic.ThinkingConfigParamUnion{OfAdaptive: &anthropic.ThinkingConfigAdaptiveParam{
+		Display: anthropic.ThinkingConfigAdaptiveDisplaySummarized,
+	}}
 }
 
 func (m messages) structured(ctx context.Context) (matrix.Seen, error) {

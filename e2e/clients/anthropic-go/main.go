@@ -30,10 +30,14 @@ type messages struct {
 }
 
 func (m messages) script() matrix.Script {
-	return matrix.Script{"text": m.text, "stream": m.stream, "tools": m.tools, "structured": m.structured, "reasoning": m.reasoning, "usage": m.usage, "errors": m.errors, "state": m.state}
+	return matrix.Script{
+		"text": m.text, "stream": m.stream, "tools": m.tools, "structured": m.structured,
+		"reasoning": m.reasoning, "usage": m.usage, "errors": m.errors, "state": m.state,
+	}
 }
 
 func (m messages) request(turns ...anthropic.MessageParam) anthropic.MessageNewParams {
+	// The API requires max_tokens, and more than the budget of the thinking.
 	return anthropic.MessageNewParams{Model: modelOf(m.cases.Model), MaxTokens: 2000, Messages: turns}
 }
 
@@ -68,6 +72,8 @@ func (m messages) streamed(ctx context.Context, p anthropic.MessageNewParams) (*
 		if err := all.Accumulate(event); err != nil {
 			return nil, 0, err
 		}
+
+		// Thinking and arguments of calls have deltas of their own.
 		if event.Type == "content_block_delta" && event.Delta.Type == "text_delta" {
 			pieces++
 		}
@@ -99,7 +105,9 @@ func (m messages) stream(ctx context.Context) (matrix.Seen, error) {
 // tool returns a tool with a schema.
 func tool(name string, schema map[string]any) anthropic.ToolUnionParam {
 	required := map[string]any{"required": schema["required"]}
-	return anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Properties: schema["properties"], ExtraFields: required}, name)
+	return anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{
+		Properties: schema["properties"], ExtraFields: required,
+	}, name)
 }
 
 // calls returns the first call of a message.
@@ -129,7 +137,8 @@ func (m messages) tools(ctx context.Context) (matrix.Seen, error) {
 		return nil, err
 	}
 
-	p.Messages = append(p.Messages, reply.ToParam(), anthropic.NewUserMessage(anthropic.NewToolResultBlock(call.ID, m.cases.Tools.Result, false)))
+	p.Messages = append(p.Messages, reply.ToParam(),
+		anthropic.NewUserMessage(anthropic.NewToolResultBlock(call.ID, m.cases.Tools.Result, false)))
 	text, err := m.ask(ctx, p)
 	return matrix.Seen{"city": city, "text": text}, err
 }
@@ -141,6 +150,7 @@ func (m messages) reasoning(ctx context.Context) (matrix.Seen, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// A client sends the thinking back with its signature, and could not without.
 	if reply.Content[0].Signature == "" {
 		return nil, errors.New("the thinking has no signature")
@@ -153,10 +163,13 @@ func (m messages) usage(ctx context.Context) (matrix.Seen, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// Anthropic counts cached tokens apart, OpenAI within the others.
 	input := all.Usage.InputTokens + all.Usage.CacheReadInputTokens + all.Usage.CacheCreationInputTokens
 
-	counted, err := m.client.Messages.CountTokens(ctx, anthropic.MessageCountTokensParams{Model: modelOf(m.cases.Model), Messages: []anthropic.MessageParam{user(m.cases.Usage.Prompt)}})
+	counted, err := m.client.Messages.CountTokens(ctx, anthropic.MessageCountTokensParams{
+		Model: modelOf(m.cases.Model), Messages: []anthropic.MessageParam{user(m.cases.Usage.Prompt)},
+	})
 	switch {
 	case err != nil:
 		return nil, err

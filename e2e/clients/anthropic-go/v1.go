@@ -14,6 +14,7 @@ func modelOf(name string) anthropic.Model { return anthropic.Model(name) }
 
 // thinking asks for the reasoning, as this version does it.
 func thinking() anthropic.ThinkingConfigParamUnion {
+	// The least that the API takes.
 	return anthropic.ThinkingConfigParamOfEnabled(1024)
 }
 

@@ -68,6 +68,7 @@ func (c Cases) Faults(request func(Fault) error, kind func(error) (name, message
 		if err := request(f); err != nil {
 			name, message = kind(err)
 		}
+
 		// A fault that the client does not notice has empty names, which the manifest does not allow.
 		all[fault] = map[string]string{"type": name, "message": message}
 	}

@@ -18,7 +18,10 @@ type chat struct {
 }
 
 func (c chat) script() matrix.Script {
-	return matrix.Script{"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured, "reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state}
+	return matrix.Script{
+		"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured,
+		"reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state,
+	}
 }
 
 func (c chat) request(messages ...openai.ChatCompletionMessageParamUnion) openai.ChatCompletionNewParams {
@@ -59,16 +62,19 @@ func (c chat) stream(ctx context.Context) (matrix.Seen, error) {
 
 func (c chat) tools(ctx context.Context) (matrix.Seen, error) {
 	p := c.request(openai.UserMessage(c.cases.Tools.Prompt))
+	// The type of a tool has changed with version 2 of the SDK.
 	offer(&p, shared.FunctionDefinitionParam{Name: "get_weather", Parameters: matrix.Place()})
 	m, err := c.ask(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+
 	call := m.ToolCalls[0]
 	city, err := matrix.CityOf(call.Function.Arguments)
 	if err != nil {
 		return nil, err
 	}
+
 	p.Messages = append(p.Messages, m.ToParam(), openai.ToolMessage(c.cases.Tools.Result, call.ID))
 	m, err = c.ask(ctx, p)
 	return matrix.Seen{"city": city, "text": m.Content}, err
@@ -76,7 +82,11 @@ func (c chat) tools(ctx context.Context) (matrix.Seen, error) {
 
 func (c chat) structured(ctx context.Context) (matrix.Seen, error) {
 	p := c.request(openai.UserMessage(c.cases.Structured.Prompt))
-	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "weather", Schema: c.cases.Weather(), Strict: openai.Bool(true)}}
+	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
+		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
+			Name: "weather", Schema: c.cases.Weather(), Strict: openai.Bool(true),
+		},
+	}
 	m, err := c.ask(ctx, p)
 	return matrix.Seen{"value": json.RawMessage(m.Content)}, err
 }

@@ -12,6 +12,8 @@ import (
 )
 
 func main() {
+	// The rest comes from the environment, as in a user's program. Without retries each fault is one
+	// request.
 	client := openai.NewClient(option.WithMaxRetries(0))
 	matrix.Main(func(api string, cases matrix.Cases) matrix.Script {
 		if api == "responses" {

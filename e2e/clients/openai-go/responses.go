@@ -20,11 +20,17 @@ type response struct {
 }
 
 func (c response) script() matrix.Script {
-	return matrix.Script{"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured, "reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state}
+	return matrix.Script{
+		"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured,
+		"reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state,
+	}
 }
 
 func (c response) request(text string) responses.ResponseNewParams {
-	return responses.ResponseNewParams{Model: c.cases.Model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	return responses.ResponseNewParams{
+		Model: c.cases.Model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)},
+	}
 }
 
 // ask returns the text of a response.
@@ -56,8 +62,12 @@ func (c response) stream(ctx context.Context) (matrix.Seen, error) {
 
 // continued returns the input of a turn with the output of its response and one more
 // item.
-func continued(text string, r *responses.Response, next responses.ResponseInputItemUnionParam) responses.ResponseNewParamsInputUnion {
-	items := []responses.ResponseInputItemUnionParam{responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser)}
+func continued(text string, r *responses.Response,
+	next responses.ResponseInputItemUnionParam,
+) responses.ResponseNewParamsInputUnion {
+	items := []responses.ResponseInputItemUnionParam{
+		responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser),
+	}
 	for _, o := range r.Output {
 		// As it was received, with members that the SDK's types do not have.
 		items = append(items, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(o.RawJSON())))
@@ -74,17 +84,23 @@ func (c response) tools(ctx context.Context) (matrix.Seen, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// Reasoning comes before the call.
 	call := r.Output[len(r.Output)-1]
 	city, err := matrix.CityOf(call.AsFunctionCall().Arguments)
 	if err != nil {
 		return nil, err
 	}
-	output, err := json.Marshal(map[string]string{"type": "function_call_output", "call_id": call.CallID, "output": c.cases.Tools.Result})
+
+	// As JSON: the SDK's function for it has had other parameters in other versions.
+	output, err := json.Marshal(map[string]string{
+		"type": "function_call_output", "call_id": call.CallID, "output": c.cases.Tools.Result,
+	})
 	if err != nil {
 		return nil, err
 	}
-	p.Input = continued(c.cases.Tools.Prompt, r, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(output)))
+	p.Input = continued(c.cases.Tools.Prompt, r,
+		param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(output)))
 	text, err := c.ask(ctx, p)
 	return matrix.Seen{"city": city, "text": text}, err
 }
@@ -144,7 +160,8 @@ func (c response) state(ctx context.Context) (matrix.Seen, error) {
 		return nil, err
 	}
 	sent, chained := c.request(""), c.request(c.cases.State.Second)
-	sent.Input = continued(c.cases.State.First, first, responses.ResponseInputItemParamOfMessage(c.cases.State.Second, responses.EasyInputMessageRoleUser))
+	sent.Input = continued(c.cases.State.First, first,
+		responses.ResponseInputItemParamOfMessage(c.cases.State.Second, responses.EasyInputMessageRoleUser))
 	chained.PreviousResponseID = openai.String(first.ID)
 	all := matrix.Seen{}
 	for way, p := range map[string]responses.ResponseNewParams{"history": sent, "previous_response_id": chained} {
