@@ -26,6 +26,7 @@ type sinks struct {
 func newSinks(t *testing.T) *sinks {
 	t.Helper()
 	s := &sinks{}
+
 	listen := func(address string) string {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -42,9 +43,11 @@ func newSinks(t *testing.T) *sinks {
 				_ = conn.Close()
 			}
 		}()
+
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		return port
 	}
+
 	if s.port4 = listen("127.0.0.1:0"); s.port4 == "" {
 		t.Fatal("no port of 127.0.0.1 is free")
 	}
@@ -76,6 +79,7 @@ func serveAt(t *testing.T, address string, h http.Handler) *httptest.Server {
 func addressArea() area {
 	var s *sinks
 	var redirecting *httptest.Server
+
 	forbidden := func(name string, tool func() string) attack {
 		return attack{name: name, want: "no connection", run: func(a *attempt) {
 			before := s.connections.Load()
@@ -84,11 +88,13 @@ func addressArea() area {
 			if n := s.connections.Load() - before; n != 0 {
 				a.Errorf("%d connections to an address that is not allowed", n)
 			}
+
 			if strings.Contains(r.text, `"mcp_list_tools"`) && len(gjson.Get(r.text, "output.#(type==mcp_list_tools).tools").Array()) > 0 {
 				a.Errorf("the tools of the server are listed: %s", r.text)
 			}
 		}}
 	}
+
 	var all []attack
 	for _, format := range []string{
 		"http://127.0.0.1:PORT/", "https://127.0.0.1:PORT/", "http://localhost:PORT/", "https://localhost:PORT/", "http://LOCALHOST:PORT/", "http://localhost.:PORT/", "http://127.1:PORT/", "http://127.0.1:PORT/", "http://2130706433:PORT/", "http://0x7f000001:PORT/",
@@ -101,6 +107,7 @@ func addressArea() area {
 			return ownServer(strings.NewReplacer("PORT6", s.port6, "PORT", s.port4).Replace(format), "")
 		}))
 	}
+
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, format := range []string{"http://127.0.0.2:PORT/", "http://localhost:PORT/", "http://[::1]:PORT6/", "//127.0.0.2:PORT/", "http://127.0.0.1@127.0.0.2:PORT/", "http://0x7f000002:PORT/", "http://127.0.0.1:PORT/"} {
 			all = append(all, forbidden(fmt.Sprintf("redirect %d to %s", status, format), func() string {
@@ -109,6 +116,7 @@ func addressArea() area {
 			}))
 		}
 	}
+
 	return area{name: "addresses", attacks: all, config: func(t *testing.T, c *stackConfig) {
 		s = newSinks(t)
 		redirecting = serveAt(t, "127.0.0.3:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,11 +125,13 @@ func addressArea() area {
 			w.Header().Set("Location", r.URL.Query().Get("to"))
 			w.WriteHeader(status)
 		}))
+
 		// The hosts are allowed, so the address has to be checked at the connection. The
 		// only address that is allowed is not that of a sink.
 		port := func(host string) string { return "http://" + host + ":" + s.port4 }
 		c.set("tools.allowed_hosts", []string{"http://localhost:" + s.port4, "localhost:" + s.port4, "allowed.test", "*.wild.test", port("127.0.0.2"), port("0.0.0.0"), "http://[::1]:" + s.port6, redirecting.URL})
 		c.set("tools.allowed_networks", []string{"127.0.0.3/32"})
+
 		if s.port6 == "" {
 			s.port6 = "1"
 		}

@@ -52,6 +52,7 @@ func TestAttack(t *testing.T) {
 	if err != nil {
 		t.Fatalf("ATTACK is not a regular expression: %v", err)
 	}
+
 	heavy := os.Getenv("ATTACK_HEAVY") != ""
 	all := areas()
 	total := 0
@@ -65,9 +66,11 @@ func TestAttack(t *testing.T) {
 		all[i].attacks = kept
 		total += len(kept)
 	}
+
 	if total == 0 {
 		t.Fatalf("ATTACK=%s selects no attack", os.Getenv("ATTACK"))
 	}
+
 	table := newAttackTable(os.Stdout, total)
 	stack.AtEnd = table.summary
 	for _, area := range all {

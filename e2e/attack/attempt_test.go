@@ -38,20 +38,24 @@ func (a *attempt) measure(attack func()) {
 	a.Helper()
 	resident, cpu := a.memory("VmRSS"), a.target.cpu()
 	a.resetPeak()
+
 	stop := a.bystand()
 	func() {
 		defer stop()
 		attack()
 	}()
+
 	a.cpu, a.growth = a.target.cpu()-cpu, a.memory("VmHWM")-resident
 	a.cpu, a.growth = max(a.cpu, 0), max(a.growth, 0) // negative if the process has ended
 	if a.attack.alone {
 		return // it has checked what is left
 	}
+
 	if dead := a.dead(); dead != "" {
 		a.see("%s has ended", dead)
 		a.Fatal(a.seen)
 	}
+
 	bound := max(a.attack.grow, 0)
 	if bound == 0 {
 		bound = defaultGrowth
@@ -59,6 +63,7 @@ func (a *attempt) measure(attack func()) {
 	if a.growth > bound {
 		a.Errorf("the filter's memory has grown by %d MB, more than %d MB", a.growth>>20, bound>>20)
 	}
+
 	a.awaitIdle()
 	a.cpu = a.target.cpu() - cpu
 }
@@ -89,8 +94,10 @@ func (a *attempt) bystand() (stop func()) {
 	var count, bad atomic.Int64
 	var first atomic.Value
 	var slowest atomic.Int64
+
 	transport := &http.Transport{}
 	client := &http.Client{Transport: transport}
+
 	ask := func() {
 		begun := time.Now()
 		count.Add(1)
@@ -100,6 +107,7 @@ func (a *attempt) bystand() (stop func()) {
 		}
 		slowest.Store(max(slowest.Load(), int64(time.Since(begun))))
 	}
+
 	go func() {
 		defer close(done)
 		for {
@@ -111,11 +119,13 @@ func (a *attempt) bystand() (stop func()) {
 			}
 		}
 	}()
+
 	return func() {
 		close(ended)
 		<-done
 		ask() // and one afterwards
 		transport.CloseIdleConnections()
+
 		if bad.Load() > 0 {
 			a.Errorf("%d of %d requests of another client failed (the slowest took %s): %v", bad.Load(), count.Load(), time.Duration(slowest.Load()), first.Load())
 		}
@@ -163,9 +173,11 @@ func (a *attempt) send(method, path string, body io.Reader, headers ...string) a
 	if err != nil {
 		a.Fatal(err)
 	}
+
 	req.URL.Opaque = "//" + req.URL.Host + path // as it is written
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Tenant", "attacker")
+
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i+1] == "" {
 			req.Header.Del(headers[i])
@@ -173,11 +185,13 @@ func (a *attempt) send(method, path string, body io.Reader, headers ...string) a
 		}
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	resp, err := a.Client.Do(req)
 	if err != nil {
 		return answerOf{text: err.Error(), header: http.Header{}}
 	}
 	defer resp.Body.Close()
+
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
 		return answerOf{text: err.Error(), header: resp.Header}
@@ -236,6 +250,7 @@ func (a *attempt) raw(parts ...string) string {
 	a.Helper()
 	conn := a.dial()
 	defer conn.Close()
+
 	go func() {
 		for _, part := range parts {
 			if _, err := io.WriteString(conn, part); err != nil {
@@ -243,6 +258,7 @@ func (a *attempt) raw(parts ...string) string {
 			}
 		}
 	}()
+
 	_ = conn.SetReadDeadline(time.Now().Add(2 * stack.Patience))
 	var got strings.Builder
 	method, _, _ := strings.Cut(parts[0], " ")
@@ -251,6 +267,7 @@ func (a *attempt) raw(parts ...string) string {
 		_, _ = io.Copy(io.Discard, resp.Body) // got has what there is
 		_ = resp.Body.Close()
 	}
+
 	if got.Len() == 0 {
 		return closedText
 	}

@@ -75,6 +75,7 @@ func bodyArea() area {
 	raw := func(name, want string, parts func() []string) attack {
 		return attack{name: name, want: want, run: func(a *attempt) { a.checkRaw(a.raw(parts()...)) }}
 	}
+
 	chunkedHead := head(chatPath, "transfer-encoding: chunked")
 	const gigabyte = 1 << 30
 	all := []attack{

@@ -13,6 +13,7 @@ import (
 // contextArea has small requests that name much that is stored.
 func contextArea() area {
 	words := func(bytes int) string { return strings.Repeat("word ", bytes/5) }
+
 	// storedItem stores a response and returns the id of its message.
 	storedItem := func(a *attempt, bytes int) string {
 		a.Helper()
@@ -24,12 +25,14 @@ func contextArea() area {
 		}
 		return id
 	}
+
 	references := func(bytes, n int) func(*attempt) {
 		return func(a *attempt) {
 			item := fmt.Sprintf(`{"type":"item_reference","id":%q},`, storedItem(a, bytes))
 			a.check(a.post(responsesPath, responsesBody("["+strings.Repeat(item, n)+`{"role":"user","content":"x"}]`, "")))
 		}
 	}
+
 	big := func(a *attempt) string {
 		id := ""
 		for i := range 3 {
@@ -41,11 +44,13 @@ func contextArea() area {
 			}
 			a.post("/v1/conversations/"+id+"/items", `{"items":[`+item+`]}`) // refused, if it is full
 		}
+
 		if id == "" {
 			id = "conv_that_was_refused"
 		}
 		return id
 	}
+
 	return area{name: "context", attacks: []attack{
 		{name: "19,000 references to an item of 20 KB", want: "4xx", fresh: true, run: references(20_000, 19_000)},
 		{name: "19,900 references to an item of 480 KB", want: "4xx", run: references(480_000, 19_900)},

@@ -37,6 +37,7 @@ func simulatorArea() area {
 	format := func(name string, schema func() string) attack {
 		return posting(name, "200 400 502", chatPath, func() string { return chatBody(`"NOTHINK"`, formatWith(schema())) })
 	}
+
 	required := func(refs []string) string {
 		var names strings.Builder
 		for i := range refs {
@@ -45,6 +46,7 @@ func simulatorArea() area {
 		text := asProperties(refs)
 		return text[:len(text)-1] + `,"required":[` + names.String()[1:] + `]}`
 	}
+
 	return area{name: "simulator", attacks: []attack{
 		format("an instance of 8^12 properties", func() string { return doubling(12, 8, required) }),
 		format("an instance of 2^30 items", func() string {
@@ -77,22 +79,27 @@ func diskArea() area {
 			if r := a.post(chatPath, chatBody(simple, "")); r.status != http.StatusOK {
 				a.Errorf("chat: %s", r.brief())
 			}
+
 			r := a.post(responsesPath, diskBody())
 			if r.status != http.StatusOK || gjson.Get(r.text, "store").Bool() {
 				a.Errorf("a response that cannot be stored: %s, store %s", r.brief(), gjson.Get(r.text, "store").Raw)
 			}
+
 			if r := a.send(http.MethodGet, responsesPath+"/"+stored[len(stored)-1], http.NoBody); r.status != http.StatusOK {
 				a.Errorf("GET of what is stored: %s", r.brief())
 			}
+
 			for i, id := range stored[:len(stored)/2] {
 				if r := a.send(http.MethodDelete, responsesPath+"/"+id, http.NoBody); r.status != http.StatusOK {
 					a.Fatalf("DELETE of response %d of %d: %s", i, len(stored), r.brief())
 				}
 			}
+
 			r = a.post(responsesPath, diskBody())
 			if r := a.send(http.MethodGet, responsesPath+"/"+gjson.Get(r.text, "id").Str, http.NoBody); r.status != http.StatusOK {
 				a.Errorf("a response after %d were deleted: %s", len(stored)/2, r.brief())
 			}
+
 			a.see("%d responses filled it, %d were deleted", len(stored), len(stored)/2)
 		}},
 	}}
@@ -112,6 +119,7 @@ func (a *attempt) fillDisk(dir string) (stored []string) {
 		a.Fatal(err)
 	}
 	defer other.Close()
+
 	for range 1000 {
 		r := a.post(responsesPath, diskBody())
 		if r.status != http.StatusOK {
@@ -125,6 +133,7 @@ func (a *attempt) fillDisk(dir string) (stored []string) {
 		}
 		stored = append(stored, gjson.Get(r.text, "id").Str)
 	}
+
 	if err == nil || len(stored) < 10 {
 		a.Fatalf("%d responses were stored before the disk was full: %v", len(stored), err)
 	}

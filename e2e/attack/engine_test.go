@@ -38,6 +38,7 @@ func event(ids string) string {
 
 func engineGarbage() []garbage {
 	stream := []string{"Content-Type", "text/event-stream"}
+
 	flood := func(piece string, megabytes int) func(io.Writer) {
 		chunk := strings.Repeat(piece, (1<<20)/len(piece)+1)
 		return func(w io.Writer) {
@@ -48,6 +49,7 @@ func engineGarbage() []garbage {
 			}
 		}
 	}
+
 	return []garbage{
 		{"nothing", 200, stream, says("")},
 		{"only [DONE]", 200, stream, says("data: [DONE]\n\n")},
@@ -101,16 +103,19 @@ var withoutEvents = map[string]bool{"nothing": true, "only [DONE]": true, "HTML"
 func engineArea() area {
 	var now atomic.Pointer[garbage]
 	all := make([]attack, 0, 2*len(engineGarbage()))
+
 	for _, g := range engineGarbage() {
 		for _, more := range []string{"", `,"stream":true`} {
 			name := g.name
 			if more != "" {
 				name += ", streamed"
 			}
+
 			all = append(all, attack{name: name, want: "an end within the bounds", run: func(a *attempt) {
 				now.Store(&g)
 				r := a.post(chatPath, chatBody(simple, more))
 				a.see("%s", r.brief())
+
 				switch {
 				case withoutEvents[g.name] && (r.status != http.StatusBadGateway || !strings.Contains(r.text, `"error"`)):
 					a.Errorf("no event has come, and the reply is %s: %.200s", r.brief(), r.text)
@@ -124,6 +129,7 @@ func engineArea() area {
 			}})
 		}
 	}
+
 	return area{name: "engine", attacks: all, config: func(t *testing.T, c *stackConfig) {
 		bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			g := now.Load()
@@ -131,6 +137,7 @@ func engineArea() area {
 				http.NotFound(w, r)
 				return
 			}
+
 			_, _ = io.Copy(io.Discard, r.Body)
 			for i := 0; i < len(g.headers); i += 2 {
 				w.Header().Set(g.headers[i], g.headers[i+1])
@@ -138,10 +145,12 @@ func engineArea() area {
 			w.WriteHeader(g.status)
 			g.body(w)
 		}))
+
 		t.Cleanup(func() {
 			bad.CloseClientConnections()
 			bad.Close()
 		})
+
 		c.engines = []string{"sglang=SIM", "vllm=" + bad.URL}
 		c.set("models", []any{map[string]any{"match": "=gpt-oss-20b", "engine": "vllm"}})
 	}}
@@ -161,9 +170,11 @@ func clientArea() area {
 			a.awaitMetric("harmony_streams_inflight")
 		}}
 	}
+
 	request := func(body string) string {
 		return head(chatPath, fmt.Sprint("content-length: ", len(body))) + body
 	}
+
 	body := chatBody(`"NOTHINK\nWORDS 100000 5"`, `,"stream":true`)
 	unread := func(name, body string, clients int) attack {
 		return attack{name: name, want: "bounded memory of Envoy", run: func(a *attempt) {
@@ -174,6 +185,7 @@ func clientArea() area {
 				defer conns[i].Close()
 				_, _ = io.WriteString(conns[i], request(body))
 			}
+
 			grown := a.envoySettles() - before
 			a.see("Envoy has grown by %.1f MB a client", float64(grown)/float64(clients)/(1<<20))
 			a.unreadStreams(conns)
@@ -183,6 +195,7 @@ func clientArea() area {
 			}
 		}}
 	}
+
 	return area{name: "clients", attacks: append(unreadStored(), []attack{
 		leave("300 clients leave in the headers", 300, head(chatPath, "content-length: 1000")[:90], 0),
 		leave("300 clients leave in the body", 300, head(chatPath, "content-length: 100000")+"{", 2*time.Millisecond),

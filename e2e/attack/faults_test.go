@@ -51,11 +51,13 @@ func cardinalityArea() area {
 			for i := range 5 { // series that exist once
 				send(a, -i-1)
 			}
+
 			before := a.series()
 			last := answerOf{}
 			for i := range n {
 				last = send(a, i)
 			}
+
 			after := a.series()
 			a.see("%d, series %d → %d", last.status, before, after)
 			if after > before+60 { // statuses and outcomes that came for the first time
@@ -63,6 +65,7 @@ func cardinalityArea() area {
 			}
 		}}
 	}
+
 	return area{name: "cardinality", attacks: []attack{
 		many("model names", 2000, func(a *attempt, i int) answerOf {
 			return a.post(chatPath, strings.Replace(chatBody(simple, ""), "gpt-oss-20b", fmt.Sprintf("gpt-oss-n%d", i), 1))
@@ -103,6 +106,7 @@ func storeArea() area {
 				}
 			}
 			a.see("20 requests in %s", time.Since(begun).Round(100*time.Millisecond))
+
 			// Without a breaker each waits a second.
 			if time.Since(begun) > 15*time.Second {
 				a.Errorf("20 requests took %s", time.Since(begun))
@@ -122,6 +126,7 @@ func storeArea() area {
 		}
 		stop = func() { _ = l.Close() }
 		t.Cleanup(stop)
+
 		go func() {
 			for {
 				conn, err := l.Accept()
@@ -131,6 +136,7 @@ func storeArea() area {
 				go func() { _, _ = io.Copy(io.Discard, conn) }() // reads and never answers
 			}
 		}()
+
 		c.set("store_url", "redis://:marker-store-password@"+l.Addr().String()+"/0")
 	}}
 }
@@ -144,6 +150,7 @@ func faultArea() area {
 			a.Fatal(err)
 		}
 	}
+
 	// ended waits until the filter has ended.
 	ended := func(a *attempt, within time.Duration) {
 		a.Helper()
@@ -155,6 +162,7 @@ func faultArea() area {
 			}
 		}
 	}
+
 	stream := func(a *attempt, words string) (first chan struct{}, rest chan string) {
 		first, rest = make(chan struct{}), make(chan string, 1)
 		go func() {
@@ -170,6 +178,7 @@ func faultArea() area {
 				return
 			}
 			defer resp.Body.Close()
+
 			r := bufio.NewReader(resp.Body)
 			_, _ = r.ReadString('\n')
 			close(first)
@@ -178,6 +187,7 @@ func faultArea() area {
 		}()
 		return first, rest
 	}
+
 	drain := func(name, body string) attack {
 		return attack{name: name, want: "the process ends", alone: true, fresh: true, run: func(a *attempt) {
 			if err := a.innocent(a.Client); err != nil {
@@ -185,22 +195,26 @@ func faultArea() area {
 			}
 			go func() { a.sendQuietly(body) }()
 			time.Sleep(500 * time.Millisecond)
+
 			begun := time.Now()
 			signal(a, syscall.SIGTERM)
 			ended(a, 15*time.Second)
 			a.see("ended after %s", time.Since(begun).Round(100*time.Millisecond))
 		}}
 	}
+
 	return area{name: "faults", config: func(_ *testing.T, c *stackConfig) { c.set("drain_timeout", "3s") }, attacks: []attack{
 		{name: "the filter is killed in a stream", want: "the stream does not look whole", alone: true, fresh: true, run: func(a *attempt) {
 			first, rest := stream(a, words)
 			stack.Receive(a.T, first, "the first token")
 			signal(a, syscall.SIGKILL)
+
 			text := stack.Receive(a.T, rest, "the stream's end")
 			a.see("…%.40q", text[max(0, len(text)-40):])
 			if strings.Contains(text, "[DONE]") || strings.Contains(text, `"finish_reason":"stop"`) {
 				a.Errorf("the stream looks whole")
 			}
+
 			ended(a, stack.Patience)
 			if r := a.post(chatPath, chatBody(simple, "")); r.status != http.StatusServiceUnavailable && r.status != http.StatusInternalServerError {
 				a.Errorf("without a filter: %s", r.brief())
@@ -210,11 +224,13 @@ func faultArea() area {
 			first, rest := stream(a, chatBody(`"NOTHINK\nWORDS 100000 10"`, `,"stream":true`))
 			stack.Receive(a.T, first, "the first token")
 			signal(a, syscall.SIGTERM)
+
 			text := stack.Receive(a.T, rest, "the stream's end")
 			a.see("…%.60q", text[max(0, len(text)-60):])
 			if !strings.Contains(text, `"error"`) || !strings.HasSuffix(text, "<nil>") {
 				a.Errorf("the stream ends without an error event: …%s", text[max(0, len(text)-300):])
 			}
+
 			ended(a, stack.Patience)
 		}},
 		{name: "the filter drains in a short stream", want: "[DONE]", alone: true, fresh: true, run: func(a *attempt) {
@@ -244,6 +260,7 @@ func faultArea() area {
 			signal(a, syscall.SIGSTOP)
 			time.Sleep(2 * time.Second)
 			signal(a, syscall.SIGCONT)
+
 			text := stack.Receive(a.T, rest, "the stream's end")
 			a.see("…%.30q", text[max(0, len(text)-30):])
 			if !strings.Contains(text, "[DONE]") {
@@ -271,10 +288,12 @@ func faultArea() area {
 				files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.program.Process.Pid))
 				return len(files)
 			}
+
 			before := count()
 			for range 200 {
 				a.sendQuietly(words)
 			}
+
 			a.awaitMetric("harmony_streams_inflight")
 			after := count()
 			a.see("%d → %d", before, after)

@@ -68,6 +68,7 @@ func (a *attempt) http2(settings []byte, frames func(send func([]byte) bool)) ma
 	a.Helper()
 	conn := a.dial()
 	defer conn.Close()
+
 	go func() {
 		send := func(b []byte) bool {
 			_, err := conn.Write(b)
@@ -77,8 +78,10 @@ func (a *attempt) http2(settings []byte, frames func(send func([]byte) bool)) ma
 			frames(send)
 		}
 	}()
+
 	got := map[byte]int{}
 	header := make([]byte, 9)
+
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 		if _, err := io.ReadFull(conn, header); err != nil {
@@ -104,9 +107,11 @@ func http2Area() area {
 	show := func(a *attempt, got map[byte]int) {
 		a.see("%d headers, %d data, %d resets, %d GOAWAY", got[frameHeaders], got[frameData], got[frameReset], got[7])
 	}
+
 	survives := func(name string, settings []byte, frames func(send func([]byte) bool)) attack {
 		return attack{name: name, want: "others are served", run: func(a *attempt) { show(a, a.http2(settings, frames)) }}
 	}
+
 	storm := func(send func([]byte) bool, one func(stream uint32) []byte) {
 		for i := range uint32(20_000) {
 			if !send(one(2*i + 1)) {
@@ -114,6 +119,7 @@ func http2Area() area {
 			}
 		}
 	}
+
 	return area{name: "http2", attacks: []attack{
 		{name: "90 streams on a connection", want: "200", run: func(a *attempt) {
 			client := a.overHTTP2()

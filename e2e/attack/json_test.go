@@ -59,6 +59,7 @@ const million = 1_000_000
 func jsonArea() area {
 	var all []attack
 	add := func(some ...attack) { all = append(all, some...) }
+
 	add(inAllAPIs("16 million levels of arrays", "4xx", repeated("[", 16*million))...)
 	add(inAllAPIs("32 MB of [{", "4xx", repeated("[{", 16*million))...)
 	add(inAllAPIs("16 million closed levels", "4xx", func() string { return strings.Repeat("[", 8*million) + strings.Repeat("]", 8*million) })...)
@@ -73,6 +74,7 @@ func jsonArea() area {
 	add(inAllAPIs("1 million text parts", "2xx 4xx", func() string {
 		return "[" + strings.Repeat(`{"type":"text","text":""},`, million) + `{"type":"text","text":"x"}]`
 	})...)
+
 	for _, n := range []struct{ name, value, want string }{
 		{"a number of 10 MB", strings.Repeat("9", 10*million), "400"},
 		{"1e999999", "1e999999", "400"},
@@ -84,6 +86,7 @@ func jsonArea() area {
 	} {
 		add(posting("temperature: "+n.name, n.want, chatPath, func() string { return chatBody(simple, `,"temperature":`+n.value) }))
 	}
+
 	for _, n := range []struct{ name, body, want string }{
 		{"an empty body", "", "4xx"},
 		{"null", "null", "4xx"},
@@ -104,6 +107,7 @@ func jsonArea() area {
 	} {
 		add(posting("the body is "+n.name, n.want, chatPath, fixed(n.body)))
 	}
+
 	add(
 		posting("1 million keys", "2xx 400", chatPath, func() string {
 			var b strings.Builder
@@ -132,6 +136,7 @@ func jsonArea() area {
 			return `{"model":"gpt-oss-20b","messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, 200_000) + `{"role":"user","content":"x"}]}`
 		}),
 	)
+
 	return area{name: "json", attacks: all}
 }
 
@@ -141,6 +146,7 @@ func tokenizerArea() area {
 	fill := func(piece string) func() string {
 		return func() string { return `"` + strings.Repeat(piece, size/len(piece)) + `"` }
 	}
+
 	var all []attack
 	for _, k := range []struct{ name, piece string }{
 		{"one letter", "a"},
@@ -158,6 +164,7 @@ func tokenizerArea() area {
 	} {
 		all = append(all, posting("30 MB of "+k.name, "400 413", chatPath, func() string { return chatBody(fill(k.piece)(), "") }))
 	}
+
 	random := func() string {
 		b := make([]byte, size)
 		r := rand.New(rand.NewPCG(1, 2))
@@ -166,6 +173,7 @@ func tokenizerArea() area {
 		}
 		return `"` + string(b) + `"`
 	}
+
 	all = append(all, inAllAPIs("30 MB of random letters", "400 413", random)...)
 	all = append(all,
 		posting("30 MB of random letters, truncation auto", "2xx 400 413", responsesPath, func() string { return responsesBody(random(), `,"truncation":"auto"`) }),
@@ -182,6 +190,7 @@ func tokenizerArea() area {
 			a.check(a.atOnce(6, func() answerOf { return a.post(chatPath, body) }))
 		}},
 	)
+
 	return area{name: "tokenizer", attacks: all}
 }
 

@@ -82,18 +82,21 @@ func (a *attempt) idleStreams(n int) {
 	a.Helper()
 	filter, envoy, goroutines := a.memory("VmRSS"), a.envoyMemory(), a.program.Metric(a.T, "go_goroutines")
 	body := chatBody(`"NOTHINK\nWORDS 1000 60000"`, `,"stream":true`)
+
 	conns := make([]net.Conn, n)
 	for i := range conns {
 		conns[i] = a.dial()
 		defer conns[i].Close()
 		_, _ = fmt.Fprint(conns[i], head(chatPath, fmt.Sprint("content-length: ", len(body))), body)
 	}
+
 	for i, conn := range conns {
 		_ = conn.SetReadDeadline(time.Now().Add(stack.Patience))
 		if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); !strings.Contains(line, " 200 ") {
 			a.Fatalf("stream %d: %q, %v", i, line, err)
 		}
 	}
+
 	each := func(bytes int64) int64 { return max(bytes, 0) / int64(n) >> 10 }
 	ofFilter, ofEnvoy := each(a.memory("VmRSS")-filter), each(a.envoyMemory()-envoy)
 	a.see("filter %d KiB, Envoy %d KiB a stream", ofFilter, ofEnvoy)
@@ -101,6 +104,7 @@ func (a *attempt) idleStreams(n int) {
 	if ofFilter > bound || ofEnvoy > bound {
 		a.Errorf("%s, the bound is %d KiB", a.seen, bound)
 	}
+
 	for _, conn := range conns {
 		_ = conn.Close()
 	}

@@ -60,6 +60,7 @@ type mix struct {
 // little memory: it refuses what does not fit, and lives.
 func memoryArea(mebibytes int64) area {
 	limit := mebibytes << 20
+
 	mixes := []mix{
 		{"30 compactions of 70 references to 450 KB", compactions},
 		{"60 lists of the largest conversation", lists},
@@ -71,6 +72,7 @@ func memoryArea(mebibytes int64) area {
 		{"100 zipped bodies of 12 MB", zippedBodies},
 		{"objects of many tokens of 128 spaces", wideObjects},
 	}
+
 	all := area{name: fmt.Sprintf("memory %d", mebibytes), config: func(_ *testing.T, c *stackConfig) { c.memory = limit }}
 	row := func(name string, heavy bool, mixes ...mix) {
 		all.attacks = append(all.attacks, attack{
@@ -78,10 +80,12 @@ func memoryArea(mebibytes int64) area {
 			run: func(a *attempt) { a.withinMemory(limit, mixes) },
 		})
 	}
+
 	for _, m := range mixes {
 		row(m.name, mebibytes > 512, m)
 	}
 	row("all of them at one time", true, mixes...)
+
 	return all
 }
 
@@ -95,10 +99,12 @@ func (a *attempt) withinMemory(limit int64, mixes []mix) {
 			sends = append(sends, func() answerOf { return send(i) })
 		}
 	}
+
 	a.resetPeak()
 	if a.group != nil {
 		a.group.reset()
 	}
+
 	statuses := map[int]int{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -113,6 +119,7 @@ func (a *attempt) withinMemory(limit int64, mixes []mix) {
 			}
 		})
 	}
+
 	all.Wait()
 	peak, of := a.memory("VmHWM"), "resident"
 	if a.group != nil {
@@ -122,6 +129,7 @@ func (a *attempt) withinMemory(limit int64, mixes []mix) {
 	if peak*100 > limit*mostMemory {
 		a.Errorf("%d MB are more than %d %% of %d MB", peak>>20, mostMemory, limit>>20)
 	}
+
 	if dead := a.dead(); dead != "" {
 		a.Errorf("%s has ended", dead)
 	}
@@ -238,15 +246,18 @@ func (a *attempt) unread(path string) answerOf {
 	const pause = 12 * time.Second
 	ctx, cancel := context.WithTimeout(a.Context(), 6*stack.Patience)
 	defer cancel()
+
 	conn := a.dial()
 	defer conn.Close()
 	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nhost: localhost\r\nx-tenant: attacker\r\n\r\n", path)
 	_ = conn.SetReadDeadline(time.Now().Add(2 * stack.Patience))
+
 	first := make([]byte, 2<<10)
 	n, err := conn.Read(first)
 	if err != nil {
 		return answerOf{text: err.Error(), header: http.Header{}}
 	}
+
 	head, _, _ := strings.Cut(string(first[:n]), "\r\n\r\n")
 	r := answerOf{status: rawStatus(head), text: string(first[:n]), header: http.Header{}}
 	for line := range strings.SplitSeq(head, "\r\n") {
@@ -254,6 +265,7 @@ func (a *attempt) unread(path string) answerOf {
 			r.header.Add(name, value)
 		}
 	}
+
 	if r.status == http.StatusOK {
 		select {
 		case <-ctx.Done():

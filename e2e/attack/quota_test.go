@@ -60,14 +60,17 @@ const heldTokens = 300
 func (e *quotaEngine) hold(w http.ResponseWriter, r *http.Request, body string) {
 	e.calls.Add(1)
 	w.Header().Set("Content-Type", "text/event-stream")
+
 	ids := []int{200005, 17196, 200008, 90} // {
 	endless := strings.Contains(body, `"n_predict":1000`)
 	if !endless {
 		ids[3] = 64
 	}
+
 	for len(ids) < heldTokens-1 {
 		ids = append(ids, 64)
 	}
+
 	for i, id := range append(ids, 200002) {
 		if last := i == heldTokens-1; last && endless {
 			w.(http.Flusher).Flush()
@@ -77,6 +80,7 @@ func (e *quotaEngine) hold(w http.ResponseWriter, r *http.Request, body string) 
 		}
 		_, _ = fmt.Fprintf(w, `data: {"content":"x","tokens":[%d],"stop":false,"tokens_predicted":%d}`+"\n\n", id, i+1)
 	}
+
 	const end = `data: {"content":"","tokens":[],"stop":true,"stop_type":"eos","tokens_predicted":%d}` + "\n\n"
 	_, _ = fmt.Fprintf(w, end, heldTokens)
 }
@@ -109,37 +113,44 @@ func (a *attempt) settled(key string, before, made int) {
 // more than they are asked to.
 func quotaArea() area {
 	engine := &quotaEngine{}
+
 	held := func(more string) string {
 		body := chatBody(simple, `,"response_format":{"type":"json_object"}`+more)
 		return strings.Replace(body, "gpt-oss-20b", "gpt-oss-held", 1)
 	}
+
 	const limited = `,"max_tokens":50`
 	cut := func(name, path, body, finish, usage string) attack {
 		const want = "50 tokens, and the call ends"
 		return attack{name: "an engine ignores the limit, " + name, want: want, run: func(a *attempt) {
 			left := engine.left.Load()
 			r := a.post(path, body, "X-Api-Key", "limit-"+name)
+
 			text := r.text
 			for line := range strings.Lines(text) { // of a stream, the event with the usage
 				if data, ok := strings.CutPrefix(line, "data: "); ok && gjson.Get(data, usage).Int() > 0 {
 					text = data
 				}
 			}
+
 			n := gjson.Get(text, usage).Int()
 			a.see("%s, %d tokens", r.brief(), n)
 			if r.status != http.StatusOK || n != 50 || !strings.Contains(r.text, finish) || len(r.text) > 64<<10 {
 				a.Errorf("%s, %d tokens in %d bytes: %.500s", r.brief(), n, len(r.text), r.text)
 			}
+
 			for deadline := time.Now().Add(stack.Patience); engine.left.Load() == left; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					a.Fatal("the engine goes on")
 				}
 			}
+
 			if used := quotaTokens - a.remaining("limit-"+name); used > 1000 {
 				a.Errorf("%d tokens are charged", used)
 			}
 		}}
 	}
+
 	return area{name: "quota", attacks: []attack{
 		{name: "a key with made-up credentials beside it", want: "one budget more, for all", run: func(a *attempt) {
 			body := chatBody(simple, `,"max_tokens":5000`)
@@ -151,6 +162,7 @@ func quotaArea() area {
 				}
 				return count
 			}
+
 			own := admitted(400, func(int) []string { return []string{"X-Api-Key", "mine"} })
 			spelled := admitted(20, func(i int) []string {
 				return []string{"Authorization", []string{"Bearer mine", "bearer mine", "BEARER  mine", "mine"}[i%4]}
@@ -158,6 +170,7 @@ func quotaArea() area {
 			more := admitted(400, func(i int) []string {
 				return []string{"X-Api-Key", "mine", "Authorization", fmt.Sprint("Bearer ", i)}
 			})
+
 			a.see("%d, %d spelled otherwise, %d with others", own, spelled, more)
 			if own == 0 || own == 400 || spelled > 0 || more > own+5 {
 				a.Error(a.seen)
@@ -181,6 +194,7 @@ func quotaArea() area {
 		{name: "clients leave while output is held", want: "it is charged", run: func(a *attempt) {
 			before, left := a.remaining("held"), engine.left.Load()
 			ctx, cancel := context.WithCancel(a.Context())
+
 			body := strings.NewReader(held(`,"max_tokens":1000`))
 			calls := engine.calls.Load()
 			go func() {
@@ -190,6 +204,7 @@ func quotaArea() area {
 				time.Sleep(time.Second) // the tokens are there
 				cancel()
 			}()
+
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL+chatPath, body)
 			if err != nil {
 				a.Fatal(err)
@@ -197,10 +212,12 @@ func quotaArea() area {
 			req.Header = http.Header{
 				"Content-Type": {"application/json"}, "X-Tenant": {"attacker"}, "X-Api-Key": {"held"},
 			}
+
 			if resp, err := a.Client.Do(req); err == nil {
 				_ = resp.Body.Close()
 				a.Fatalf("the client got %s", resp.Status)
 			}
+
 			for deadline := time.Now().Add(stack.Patience); engine.left.Load() == left && time.Now().Before(deadline); {
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -209,6 +226,7 @@ func quotaArea() area {
 		{name: "answers of the wrong form", want: "both are charged", run: func(a *attempt) {
 			before, calls := a.remaining("twice"), engine.calls.Load()
 			r := a.post(chatPath, held(`,"max_tokens":900`), "X-Api-Key", "twice")
+
 			if made := engine.calls.Load() - calls; made != 2 || r.status != http.StatusBadGateway {
 				a.Errorf("%d calls, %s", made, r.brief())
 			}
@@ -218,6 +236,7 @@ func quotaArea() area {
 			body := chatBody(`"THINK one two three\nSAY fine"`, `,"n":16,"max_tokens":200,"thinking_token_budget":0`)
 			body = strings.Replace(body, "gpt-oss-20b", "gpt-oss-120b", 1)
 			const continued = `harmony_continuations_total{reason="reasoning_budget"}`
+
 			before := a.program.Metric(a.T, continued)
 			r := a.post(chatPath, body)
 			made := 1 + a.program.Metric(a.T, continued) - before
@@ -230,11 +249,13 @@ func quotaArea() area {
 			exhausted := func() answerOf {
 				return a.post(chatPath, chatBody(simple, `,"max_tokens":19500`), "X-Api-Key", "exhausted")
 			}
+
 			for n := 0; exhausted().status == http.StatusOK; n++ {
 				if n > 400 {
 					a.Fatal("the key is never exhausted")
 				}
 			}
+
 			var next atomic.Int64
 			var clients sync.WaitGroup
 			for range 32 {
@@ -245,6 +266,7 @@ func quotaArea() area {
 				})
 			}
 			clients.Wait()
+
 			dropped := a.program.Metric(a.T, `harmony_budget_counts_dropped_total{budget="keys"}`)
 			r := exhausted()
 			a.see("%.0f counts made room, then %s", dropped, r.brief())
@@ -264,20 +286,24 @@ func quotaArea() area {
 				http.NotFound(w, r)
 			}
 		}))
+
 		t.Cleanup(func() {
 			bad.CloseClientConnections()
 			bad.Close()
 		})
+
 		c.engines = []string{"sglang=SIM", "vllm=" + bad.URL, "llamacpp=" + bad.URL}
 		c.set("models", []any{
 			map[string]any{"match": "=gpt-oss-20b", "engine": "vllm"},
 			map[string]any{"match": "=gpt-oss-held", "engine": "llamacpp"},
 		})
+
 		budget := func(match string) any {
 			return map[string]any{
 				"name": "keys", "per": []any{"key"}, "match": match, "tokens": quotaTokens, "window": "24h",
 			}
 		}
+
 		c.set("token_budgets", []any{budget("=gpt-oss-20b"), budget("=gpt-oss-held")})
 	}}
 }

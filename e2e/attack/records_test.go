@@ -23,23 +23,27 @@ import (
 func recordArea() area {
 	const marker = "marker-xkv0wj"
 	folder := ""
+
 	headers := []string{
 		"Authorization", "Bearer " + marker, "X-Api-Key", marker, "X-Pass", marker, "X-Pin", marker, "X-Otp", marker, "Dpop", marker, "Cookie", "a=" + marker, "Referer", "https://h/" + marker,
 	}
 	const mcp = `{"type":"mcp","server_label":"s","server_url":"https://mcp.test/` + marker + `?key=` + marker + `","authorization":"` + marker + `","headers":{"X-Own":"` + marker + `"}}`
 	const namespace = `{"type":"namespace","name":"n","description":"d","tools":[` + mcp + `]}`
 	var all []attack
+
 	look := func(name, path, body string) {
 		all = append(all, attack{name: name, want: "no marker", run: func(a *attempt) {
 			client := "attack: " + name // by which its record is found: errors have no id
 			r := a.post(path, body, append([]string{"User-Agent", client}, headers...)...)
 			text := recordOf(a, folder, client)
 			a.see("%d, a record of %d bytes", r.status, len(text))
+
 			if i := strings.Index(text, marker); i >= 0 {
 				a.Errorf("the record has the marker: %s", text[max(0, i-200):min(len(text), i+50)])
 			}
 		}})
 	}
+
 	for name, more := range map[string]string{
 		"a server": `"input":"x","tools":[` + mcp + `]`, "a namespace": `"input":"x","tools":[` + namespace + `]`, "a choice": `"input":"x","tool_choice":` + mcp,
 		"additional tools": `"input":[{"type":"additional_tools","tools":[` + namespace + `]},{"role":"user","content":"x"}]`,
@@ -51,6 +55,7 @@ func recordArea() area {
 	} {
 		look(name, responsesPath+"?sig="+marker+"&code="+marker, `{"model":"gpt-oss-20b",`+more+`}`)
 	}
+
 	whole := responsesBody(jsonText("SAY x"), `,"tools":[`+mcp+`]`)
 	look("a conversation", "/v1/conversations", `{"items":[{"type":"additional_tools","tools":[`+namespace+`]}]}`)
 	look("a byte order mark", responsesPath, "\ufeff"+whole)
@@ -74,6 +79,7 @@ func recordOf(a *attempt, folder, client string) (text string) {
 		if err != nil {
 			a.Fatal(err)
 		}
+
 		for _, name := range files {
 			if err := record.ReadFile(name, func(r *record.Record) {
 				if r.Request.Header["user-agent"] != client {
@@ -87,10 +93,12 @@ func recordOf(a *attempt, folder, client string) (text string) {
 			}); err != nil {
 				a.Fatal(err)
 			}
+
 			if text != "" {
 				return text
 			}
 		}
+
 		if time.Now().After(deadline) {
 			a.Fatalf("the request of %q is not recorded", client)
 		}
@@ -107,17 +115,20 @@ func reloadArea() area {
 			if err != nil {
 				a.Fatal(err)
 			}
+
 			defer func() {
 				if err := os.WriteFile(file, whole, 0o600); err != nil {
 					a.Fatal(err)
 				}
 			}()
+
 			id := a.victim("").Get("id").Str
 			written := make(chan struct{})
 			go func() {
 				defer close(written)
 				write(a, file, whole)
 			}()
+
 			asked := 0
 			for waiting := true; waiting; time.Sleep(5 * time.Millisecond) {
 				select {
@@ -130,9 +141,11 @@ func reloadArea() area {
 					a.Fatalf("request %d without a tenant: %s", asked, r.brief())
 				}
 			}
+
 			a.see("%d times 401", asked)
 		}}
 	}
+
 	put := func(a *attempt, file string, text []byte, stays time.Duration) {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			a.Error(err)
@@ -140,6 +153,7 @@ func reloadArea() area {
 		time.Sleep(stays)
 	}
 	without := func(whole []byte) []byte { return whole[:strings.Index(string(whole), "tenant_header")] }
+
 	return area{name: "reloads", attacks: []attack{
 		attackOf("half a file for half a second, ten times", func(a *attempt, file string, whole []byte) {
 			for range 10 {

@@ -52,15 +52,18 @@ func stalledResetAttack() attack {
 		if err := a.innocent(a.Client); err != nil {
 			a.Fatal(err)
 		}
+
 		begun, ended := make(chan bool, 1), make(chan error, 1)
 		go func() { ended <- a.longStream(begun) }()
 		stack.Receive(a.T, begun, "the first token")
 		broken := a.Stat(a.T, "cluster.envoy_harmony.upstream_cx_destroy")
+
 		signal := func(s syscall.Signal) {
 			if err := a.program.Process.Signal(s); err != nil {
 				a.Fatal(err)
 			}
 		}
+
 		signal(syscall.SIGSTOP)
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -70,9 +73,11 @@ func stalledResetAttack() attack {
 				}
 			})
 		}
+
 		all.Wait()
 		time.Sleep(time.Second) // until Envoy has taken all of them
 		signal(syscall.SIGCONT)
+
 		err := stack.Receive(a.T, ended, "the end of the other stream")
 		broken = a.Stat(a.T, "cluster.envoy_harmony.upstream_cx_destroy") - broken
 		a.see("%v, %d connections to the filter broke", err, broken)
@@ -129,9 +134,11 @@ func (a *attempt) resetMany(random *rand.Rand, n int, while time.Duration) error
 	conn := a.dial()
 	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // until it is closed
+
 	if _, err := conn.Write(frame([]byte(preface), frameSettings, 0, 0, nil)); err != nil {
 		return err
 	}
+
 	for i := range n {
 		stream := uint32(2*i + 1)
 		api := stack.FaultAPIs[random.IntN(len(stack.FaultAPIs))]
@@ -139,10 +146,12 @@ func (a *attempt) resetMany(random *rand.Rand, n int, while time.Duration) error
 		if random.IntN(4) == 0 {
 			body, flags = body[:random.IntN(len(body))], 0
 		}
+
 		b := frame(nil, frameHeaders, endHeaders, stream, fields(":method", http.MethodPost, ":scheme", "http", ":authority", "localhost", ":path", api.Path, "x-tenant", "attacker", "content-type", "application/json"))
 		if _, err := conn.Write(frame(b, frameData, flags, stream, body)); err != nil {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
+
 		time.Sleep(time.Duration(random.Int64N(int64(while) + 1))) // so that each is reset at another moment
 		if _, err := conn.Write(frame(nil, frameReset, 0, stream, []byte{0, 0, 0, 8})); err != nil {
 			return fmt.Errorf("reset %d: %w", i, err)

@@ -112,6 +112,7 @@ func schemaArea() area {
 		`(\\w+\\s?)*$`, "a{1,1000}{1,1000}", "((((((((((a{10}){10}){10}){10}){10}){10}){10}){10}){10}){10})", "[", "(?=a)b", "(?<x>a)\\\\k<x>",
 	}
 	const want = "2xx 400 413"
+
 	var all []attack
 	for _, h := range hostileSchemas() {
 		all = append(all,
@@ -126,10 +127,12 @@ func schemaArea() area {
 			}),
 		)
 	}
+
 	for _, p := range patterns {
 		schema := `{"type":"object","properties":{"x":{"type":"string","pattern":"` + p + `"}},"required":["x"],"additionalProperties":false}`
 		all = append(all, posting("strict tool: pattern "+p, want, chatPath, func() string { return chatBody(simple, toolWith(schema, true)) }))
 	}
+
 	all = append(all,
 		posting("100 tools with anyOf of 9,000 const", want, chatPath, func() string {
 			schema := `{"type":"object","properties":{"x":{"anyOf":[` + counted(9000, `{"const":%d}`) + `]}}}`
@@ -144,6 +147,7 @@ func schemaArea() area {
 			a.check(a.atOnce(52, func() answerOf { return a.post(chatPath, body) }))
 		}},
 	)
+
 	// A smallest instance of some of them is too large for the simulator, so it ignores
 	// grammars here.
 	return area{name: "schemas", config: func(_ *testing.T, c *stackConfig) { c.behavior = "grammar=ignore" }, attacks: all}
@@ -162,10 +166,12 @@ func limitArea() area {
 		}
 		return `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[` + strings.TrimSuffix(b.String(), ",") + `]}` + c.String() + `]}`
 	}
+
 	more := func(member string) func() string { return func() string { return chatBody(simple, `,`+member) } }
 	items := func(n int, format, tools string) func() string {
 		return func() string { return responsesBody("["+counted(n, format)+`,{"role":"user","content":"x"}]`, tools) }
 	}
+
 	return area{name: "limits", attacks: []attack{
 		posting("100,000 stop strings", "400", chatPath, func() string { return chatBody(simple, `,"stop":[`+counted(100_000, `"s%d"`)+`]`) }),
 		posting("a stop string of 10 MB", "2xx 400", chatPath, func() string { return chatBody(simple, `,"stop":"`+strings.Repeat("s", 10*million)+`"`) }),

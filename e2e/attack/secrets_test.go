@@ -31,15 +31,18 @@ func secretArea() area {
 		environment    = "marker-environment-13"
 		storePassword  = "marker-store-password-14"
 	)
+
 	never := []string{operatorHeader, urlKey, sealKey, clientKey, cookie, apiKey, ownToken, ownHeader, environment, storePassword}
 	inLogs := append([]string{prompt, thought, toolOutput, image}, never...)
 	var echo *stack.FixedServer
+
 	look := func(name string, send func(a *attempt) answerOf) attack {
 		return attack{name: name, want: "no marker", run: func(a *attempt) {
 			before := len(a.Logs.String())
 			r := send(a)
 			time.Sleep(100 * time.Millisecond) // the last line of the log
 			a.see("%d", r.status)
+
 			logs := a.Logs.String()[before:]
 			for _, line := range strings.Split(logs, "\n") {
 				if strings.HasPrefix(line, "engine") {
@@ -51,6 +54,7 @@ func secretArea() area {
 					}
 				}
 			}
+
 			for _, m := range never {
 				if strings.Contains(r.text, m) || strings.Contains(fmt.Sprint(r.header), m) {
 					a.Errorf("the reply has %s: %.400s", m, r.text)
@@ -58,12 +62,15 @@ func secretArea() area {
 			}
 		}}
 	}
+
 	headers := []string{"Authorization", "Bearer " + clientKey, "Cookie", "a=" + cookie, "X-Api-Key", apiKey}
 	post := func(path, body string) func(*attempt) answerOf {
 		return func(a *attempt) answerOf { return a.post(path, body, headers...) }
 	}
+
 	script := jsonText("THINK " + thought + "\nSAY " + prompt)
 	call := jsonText("THINK " + thought + "\nCALL LABEL.tool {\"a\":\"" + prompt + "\"}")
+
 	all := []attack{
 		look("chat", post(chatPath, chatBody(script, ""))),
 		look("chat, streamed", post(chatPath, chatBody(script, `,"stream":true`))),
@@ -96,10 +103,12 @@ func secretArea() area {
 			return answerOf{resp.StatusCode, string(text), resp.Header}
 		}),
 	}
+
 	return area{name: "secrets", attacks: all, config: func(t *testing.T, c *stackConfig) {
 		echo = stack.NewFixedServer(t, `[{"name":"tool",`+stack.AnyObject+`}]`, func(_ string, r *http.Request) string {
 			return stack.ToolResult(fmt.Sprint(toolOutput, r.Header, r.URL), false)
 		})
+
 		c.set("log.level", "trace")
 		c.set("store_url", "redis://user:"+storePassword+"@127.0.0.1:1/0")
 		c.set("responses.seal_keys", []string{sealKey})
