@@ -135,10 +135,11 @@ func Start(t testing.TB, o Options) *Dataplane {
 		engineURL = server.URL
 	}
 
-	// Without a loopback the filter makes no calls of its own: it rewrites the client's request,
-	// and Envoy sends it on.
 	cfg := NewConfig(t, engineURL, o.Config)
 	dir := SocketDir(t)
+
+	// Without a loopback the filter makes no calls of its own: it rewrites the client's request,
+	// and Envoy sends it on.
 	if !o.Direct {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
@@ -260,7 +261,7 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 		t.Fatal(err)
 	}
 
-	// A path is free for sure, other than a port that is chosen before it is listened at.
+	// A path is surely free, unlike a port that is chosen before somebody listens at it.
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)

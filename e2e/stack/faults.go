@@ -222,7 +222,7 @@ func Eventually(t testing.TB, what string, state func() bool) {
 func (l *LogFile) Outcomes() map[string]int {
 	n := map[string]int{}
 	for line := range strings.SplitSeq(l.String(), "\n") {
-		// A name stands before each line, and lines of Envoy are no JSON.
+		// A name stands before each line. Envoy's access log is JSON as well, but has no msg.
 		if _, object, found := strings.Cut(line, "{"); found && gjson.Get("{"+object, "msg").Str == "request" {
 			n[gjson.Get("{"+object, "outcome").Str]++
 		}
