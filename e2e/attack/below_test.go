@@ -18,7 +18,6 @@ func belowAttacks() []attack {
 				body := chatBody(simple, "")
 				if method == "GET" || method == "HEAD" {
 					body = ""
-
 				}
 				id := fmt.Sprintf("below-%s-%x", method, path)
 				text := a.raw(fmt.Sprintf("%s %s HTTP/1.1\r\nhost: localhost\r\nx-tenant: attacker\r\nx-request-id: %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n", method, path, id, len(body)), body)

@@ -38,8 +38,10 @@ func Targets() (all []Target, closeAll func()) {
 		{Name: "chat-derender", Seeds: chatAnswerSeeds, Begin: derender(chat.Path, "chat_request").handle},
 		{Name: "responses", Seeds: responsesSeeds, Begin: post(responses.Path).handle},
 		{Name: "responses-answer", Seeds: responsesAnswerSeeds, Begin: post(responses.Path).reply},
-		{Name: "responses-derender", Seeds: responsesAnswerSeeds,
-			Begin: derender(responses.Path, "responses_request").handle},
+		{
+			Name: "responses-derender", Seeds: responsesAnswerSeeds,
+			Begin: derender(responses.Path, "responses_request").handle,
+		},
 
 		{Name: "custom-tools", Seeds: customToolSeeds, Begin: post(responses.Path).handle},
 		{Name: "stored", Seeds: storedSeeds, Begin: post(responses.Path).handle},
@@ -51,8 +53,10 @@ func Targets() (all []Target, closeAll func()) {
 
 		{Name: "messages", Seeds: messagesSeeds, Begin: post(messages.Path).handle},
 		{Name: "messages-answer", Seeds: messagesAnswerSeeds, Begin: post(messages.Path).reply},
-		{Name: "messages-derender", Seeds: messagesAnswerSeeds,
-			Begin: derender(messages.Path, "messages_request").handle},
+		{
+			Name: "messages-derender", Seeds: messagesAnswerSeeds,
+			Begin: derender(messages.Path, "messages_request").handle,
+		},
 		{Name: "count-tokens", Seeds: messagesSeeds, Begin: post(messages.CountPath).handle},
 
 		{Name: "tokenize", Seeds: tokenizeSeeds, Begin: post(render.TokenizePath).handle},
@@ -155,8 +159,10 @@ func (e *endpoint) begin(s *scenario) *exchange {
 
 	var ids [2]string
 	x.endpoint, ids = api.Match(all, http.MethodPost, e.path)
-	x.request = &api.HTTPRequest{IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer),
-		Context: x.context(env)}
+	x.request = &api.HTTPRequest{
+		IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer),
+		Context: x.context(env),
+	}
 	return x
 }
 

@@ -194,8 +194,10 @@ func pathTo(n *node, to place) []place {
 const elementBytes = 16
 
 // schemaKeys are the members of requests and of listings that hold JSON Schemas.
-var schemaKeys = map[string]bool{"parameters": true, "schema": true, "input_schema": true, "inputSchema": true,
-	"json": true}
+var schemaKeys = map[string]bool{
+	"parameters": true, "schema": true, "input_schema": true, "inputSchema": true,
+	"json": true,
+}
 
 // places lists the places of all values below n, at most 20,000.
 func places(n *node) []place {

@@ -83,6 +83,18 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	return d.talk(ctx)
 }
 
+// demo is the client.
+type demo struct {
+	screen *screen
+	base   string
+	client openai.Client
+
+	// before is the prompt of the previous turn.
+	before string
+	// last is the id of the last response.
+	last string
+}
+
 // talk is the conversation, step by step.
 func (d *demo) talk(ctx context.Context) error {
 	s := d.screen
@@ -169,18 +181,6 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 	}
 	_, base, _ = strings.Cut(strings.TrimSpace(line), " ")
 	return base, stop, nil
-}
-
-// demo is the client.
-type demo struct {
-	screen *screen
-	base   string
-	client openai.Client
-
-	// before is the prompt of the previous turn.
-	before string
-	// last is the id of the last response.
-	last string
 }
 
 // chat sends a chat request and shows its stream, and then the engine's side.
