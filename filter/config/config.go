@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -546,46 +547,20 @@ func (c *Config) Model(name string) (Model, bool) {
 	return m, c.isHarmony(name)
 }
 
-// over fills m's empty fields from d.
+// over fills m's empty fields from d, whose Match is empty.
 func (m Model) over(d Model) Model {
-	for _, f := range []struct {
-		field    *string
-		fallback string
-	}{
-		{&m.Engine, d.Engine},
-		{&m.UpstreamModel, d.UpstreamModel},
-		{&m.Identity, d.Identity},
-		{&m.KnowledgeCutoff, d.KnowledgeCutoff},
-		{&m.Effort, d.Effort},
-		{&m.ToolArguments, d.ToolArguments},
-		{&m.Prices.Input, d.Prices.Input},
-		{&m.Prices.CachedInput, d.Prices.CachedInput},
-		{&m.Prices.Output, d.Prices.Output},
-	} {
-		if *f.field == "" {
-			*f.field = f.fallback
-		}
-	}
-
-	// 0 is not written, for all of these: a model cannot switch off what the defaults switch on.
-	for _, f := range []struct {
-		field    *int
-		fallback int
-	}{
-		{&m.ContextLength, d.ContextLength},
-		{&m.Reasoning.Budget, d.Reasoning.Budget},
-		{&m.Reasoning.BudgetLow, d.Reasoning.BudgetLow},
-		{&m.Reasoning.BudgetMedium, d.Reasoning.BudgetMedium},
-		{&m.Reasoning.BudgetHigh, d.Reasoning.BudgetHigh},
-		{&m.Reasoning.ReserveFinalTokens, d.Reasoning.ReserveFinalTokens},
-		{&m.Reasoning.MaxRepeats, d.Reasoning.MaxRepeats},
-	} {
-		if *f.field == 0 {
-			*f.field = f.fallback
+	to, from := reflect.ValueOf(&m).Elem(), reflect.ValueOf(&d).Elem()
+	for _, k := range modelKeys {
+		// 0 is not written, for numbers: a model cannot switch off what the defaults switch on.
+		if field := to.FieldByIndex(k.index); field.IsZero() {
+			field.Set(from.FieldByIndex(k.index))
 		}
 	}
 	return m
 }
+
+// modelKeys are the keys of an entry of models. They are found once: requests use them.
+var modelKeys = keysOf(reflect.TypeFor[Model](), "", nil)
 
 // matches reports whether an entry (a substring, or =name) selects a model.
 func matches(entry, name string) bool {
