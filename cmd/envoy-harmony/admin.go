@@ -50,13 +50,16 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	}
 
 	// Kubernetes asks for health by gRPC on this port too, without TLS.
-	server := &http.Server{
-		Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second,
-		Protocols: &http.Protocols{},
-	}
+	return &admin{l, newHTTPServer(withHealth(mux, h))}, nil
+}
+
+// newHTTPServer makes a server of HTTP/1.1 and, without TLS, of HTTP/2.
+func newHTTPServer(h http.Handler) *http.Server {
+	// Who connects and says nothing must not hold a connection for good.
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: &http.Protocols{}}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
-	return &admin{l, server}, nil
+	return server
 }
 
 func (a *admin) serve() error { return a.server.Serve(a.listener) }

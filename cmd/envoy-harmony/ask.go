@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -67,14 +66,7 @@ func askCommand(ctx context.Context, p program, args []string) error {
 
 func parseQuestion(p program, args []string) (*question, error) {
 	q := &question{header: http.Header{}}
-	s := &settings{program: p, flags: flag.NewFlagSet("ask", flag.ContinueOnError)}
-	s.flags.SetOutput(p.stderr)
-	s.flags.Usage = func() {
-		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony ask [flags] "+
-			"QUESTION\n\n%s\n\nFlags:\n", strings.TrimSpace(askUsage))
-		s.flags.PrintDefaults()
-	}
-
+	s := &settings{program: p, flags: newFlags(p, "ask", " [flags] QUESTION", askUsage)}
 	s.flags.StringVar(&q.url, "url", cmp.Or(p.getenv("OPENAI_BASE_URL"), defaultAskURL),
 		"the base `URL` of the API, with its /v1")
 	s.flags.StringVar(&q.model, "model", defaultAskModel, "the model's `name`")
@@ -161,19 +153,21 @@ func statusError(resp *http.Response, url string) error {
 		message = reply.Error.Message
 	}
 
-	hint := ""
+	// A gateway whose routes are still being set up says 404, one without an engine a 5xx of these.
+	hint, later := "", false
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		hint = " (set OPENAI_API_KEY, or --header)"
 	case http.StatusNotFound:
-		hint = " (is there a route for this host and path, and does --url end in /v1?)"
+		hint, later = " (is there a route for this host and path, and does --url end in /v1?)", true
 	case http.StatusServiceUnavailable:
-		hint = " (Envoy cannot reach the filter, or the filter no engine: see both logs)"
+		hint, later = " (Envoy cannot reach the filter, or the filter no engine: see both logs)", true
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		later = true
 	}
 
 	err := fmt.Errorf("ask: %s: %s: %s%s", url, resp.Status, cmp.Or(message, "no message"), hint)
-	switch resp.StatusCode {
-	case http.StatusNotFound, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	if later {
 		return &notReadyError{err}
 	}
 	return err

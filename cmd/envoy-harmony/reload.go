@@ -36,14 +36,10 @@ func (s *service) followFile(ctx context.Context, from *settings, now <-chan os.
 		after: time.After,
 		take:  func(file fileText) { s.reload(from, file) },
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.follow(ctx, from.content, now)
-	}()
+	done := doneOf(func() { f.follow(ctx, from.content, now) })
 	return func() {
 		cancel()
-		<-ended
+		<-done
 	}
 }
 

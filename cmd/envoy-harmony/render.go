@@ -92,12 +92,8 @@ func renderMux(service http.Handler, registry prometheus.Gatherer) http.Handler 
 
 // serveRendering serves until ctx ends, and then the requests that have begun.
 func serveRendering(ctx context.Context, listener net.Listener, h http.Handler, log *logrus.Logger) error {
-	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: renderReadTimeout,
-		Protocols: &http.Protocols{},
-	}
-	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true)
+	server := newHTTPServer(h)
+	server.ReadTimeout = renderReadTimeout
 
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

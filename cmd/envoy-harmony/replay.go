@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -37,8 +36,7 @@ Flags:
 
 // replayCommand replays records.
 func replayCommand(ctx context.Context, p program, args []string) error {
-	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
+	flags := recordFlags(p, "replay", replayUsage)
 	file := flags.String("config", "",
 		"configuration `FILE` in place of that in the records, such as for its seal keys")
 	show := flags.Int("show", 20, "how many differences are shown; 0: all")
@@ -52,11 +50,6 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		})
 	model := flags.String("engine-model", "", "the engines' `name` of the model (default: that of the records)")
 	greedy := flags.Bool("greedy", false, "ask with temperature 0")
-
-	flags.Usage = func() {
-		fmt.Fprint(p.stderr, replayUsage)
-		flags.PrintDefaults()
-	}
 
 	if err := parseRecords(flags, args); err != nil {
 		return err

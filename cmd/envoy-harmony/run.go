@@ -214,6 +214,7 @@ func ignoreCancel(ctx context.Context, err error) error {
 
 const (
 	probeInterval = 100 * time.Millisecond
+	probeTimeout  = 10 * time.Second
 	probeNews     = 10 * time.Second // interval of log lines while an engine does not answer
 )
 
@@ -237,7 +238,7 @@ func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
 func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
 	news := time.Now().Add(probeInterval * 5)
 	for {
-		status, err := probe(ctx, "http://"+address+"/v1/chat/completions")
+		status, err := statusOf(ctx, http.MethodOptions, "http://"+address+"/v1/chat/completions", probeTimeout)
 		if err == nil && status < http.StatusInternalServerError {
 			return nil
 		}
@@ -261,14 +262,16 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 	}
 }
 
-// probe returns the status of OPTIONS.
-func probe(ctx context.Context, url string) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// statusOf sends a request without a body, and returns the status of the answer.
+func statusOf(ctx context.Context, method, url string, timeout time.Duration) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, url, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
+
+	// A connection that stays open would be one more that Envoy waits for when it drains.
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -39,13 +39,7 @@ type settings struct {
 }
 
 func newSettings(p program, name, usage string) *settings {
-	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError), memory: memoryOf(p)}
-	s.flags.SetOutput(p.stderr)
-	s.flags.Usage = func() {
-		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony %s\n\n%s\n\nFlags:\n", name, strings.TrimSpace(usage))
-		s.flags.PrintDefaults()
-	}
-
+	s := &settings{program: p, flags: newFlags(p, name, "", usage), memory: memoryOf(p)}
 	s.flags.StringVar(&s.file, "config", "", "the configuration `file` (YAML, see docs/configuration.md)")
 	s.flags.Func("set",
 		"set a key of the configuration, such as limits.header_hold=5s (`KEY=VALUE`, repeatable)",
@@ -69,6 +63,18 @@ func newSettings(p program, name, usage string) *settings {
 	s.alias("log-level", "log.level", "error, warning, info, debug or trace (`level`)")
 	s.alias("log-format", "log.format", "json or text (`format`)")
 	return s
+}
+
+// newFlags makes the flags of a command. arguments follow its name in the usage.
+func newFlags(p program, name, arguments, usage string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(p.stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Usage: envoy-harmony %s%s\n\n%s\n\nFlags:\n", name, arguments,
+			strings.TrimSpace(usage))
+		flags.PrintDefaults()
+	}
+	return flags
 }
 
 // alias adds a flag that sets one key of the configuration.
