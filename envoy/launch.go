@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +59,6 @@ type LaunchOptions struct {
 	Binary      string   // see [Find]
 	Bootstrap   []byte   // see [Bootstrap]
 	Concurrency int      // worker threads; 0: one per CPU
-	LogLevel    string   // Envoy's log level; "": warning
 	Log         LineFunc // receives each line of Envoy's log; nil: errors contain the last lines
 }
 
@@ -93,7 +91,7 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	}
 
 	args := []string{
-		"-c", config, "--admin-address-path", adminFile, "--log-level", cmp.Or(o.LogLevel, "warning"),
+		"-c", config, "--admin-address-path", adminFile, "--log-level", "warning",
 		"--disable-hot-restart", // several Envoys on one machine would share its shared memory
 	}
 	if o.Concurrency > 0 {

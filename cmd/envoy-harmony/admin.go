@@ -34,7 +34,9 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	}
 
 	mux := http.NewServeMux()
+	// Exemplars, which name traces, exist in OpenMetrics only.
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	// A process that drains is well: Kubernetes must not restart it while its requests end.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {
@@ -46,6 +48,7 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 
 	if inspector != nil {
 		mux.Handle("GET /inspector/", inspector)
+		// The page names its files relative to the folder.
 		mux.Handle("GET /inspector", http.RedirectHandler("/inspector/", http.StatusMovedPermanently))
 	}
 

@@ -49,6 +49,8 @@ func askCommand(ctx context.Context, p program, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
+
+	// An answer that has begun is not asked for again: a part of it is on the terminal.
 	for deadline := time.Now().Add(q.wait); ; {
 		err := q.ask(ctx, p)
 		var later *notReadyError
@@ -120,6 +122,8 @@ func (q *question) ask(ctx context.Context, p program) error {
 	req.Close = true // one request
 	req.Header = q.header.Clone()
 	req.Header.Set("Content-Type", "application/json")
+
+	// Package net/http does not send a Host of the header.
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
 	}
@@ -143,9 +147,10 @@ func (q *question) ask(ctx context.Context, p program) error {
 
 // statusError is the error of an answer with another status than 200.
 func statusError(resp *http.Response, url string) error {
+	// A proxy's error can be a page of any length.
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAskError))
 	var reply struct {
-		Error struct{ Message, Code string }
+		Error struct{ Message string }
 	}
 
 	message := strings.TrimSpace(string(text))
@@ -189,9 +194,11 @@ type askChunk struct {
 // read prints the text of a stream. The error names what is missing of the answer.
 func (q *question) read(body io.Reader, p program) error {
 	lines := bufio.NewScanner(body)
+	// The default, 64 KiB, is less than an event can have.
 	lines.Buffer(nil, maxAskLine)
 	text, finish := false, ""
 	for lines.Scan() {
+		// Other lines are keep-alives, and the empty ones between events.
 		data, ok := strings.CutPrefix(lines.Text(), "data:")
 		if !ok {
 			continue
@@ -199,6 +206,7 @@ func (q *question) read(body io.Reader, p program) error {
 
 		if data = strings.TrimSpace(data); data == "[DONE]" {
 			fmt.Fprintln(p.stdout)
+			// A limit can cut a reply off while the model reasons: that is no answer.
 			if !text {
 				return fmt.Errorf("ask: the answer has no text (finish reason %q)", finish)
 			}
@@ -215,6 +223,7 @@ func (q *question) read(body io.Reader, p program) error {
 
 		for _, c := range chunk.Choices {
 			if q.reasoning {
+				// reasoning_fields of the configuration says which of the two a reply has.
 				fmt.Fprint(p.stderr, cmp.Or(c.Delta.ReasoningContent, c.Delta.Reasoning))
 			}
 			fmt.Fprint(p.stdout, c.Delta.Content)

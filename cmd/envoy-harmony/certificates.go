@@ -109,6 +109,8 @@ func (c *certificates) reload() {
 		c.read = sum
 		return
 	}
+
+	// Also if they turn out to be bad: bad files are reported once.
 	c.judged = sum
 	if err == nil {
 		err = c.use(texts)
@@ -133,6 +135,9 @@ func (c *certificates) use(texts tlsTexts) error {
 	c.current.Store(made)
 	leaf := c.leaf()
 	c.notAfter.Set(float64(leaf.NotAfter.Unix()))
+
+	// A warning, and no error: it may be this machine's clock that is wrong, and without the listener
+	// every request fails.
 	if now := time.Now(); now.After(leaf.NotAfter) {
 		c.log.Warnf(
 			"The certificate in %s has expired on %s: Envoy will reject it. Renew it",
@@ -152,6 +157,7 @@ type tlsTexts struct{ cert, key, clientCA []byte }
 
 // readTLS reads the files.
 func readTLS(files config.TLS) (t tlsTexts, err error) {
+	// All files are read even if one is missing: the operator sees all that is wrong at once.
 	var errs []error
 	for _, f := range []struct {
 		key, path, holds string
@@ -186,6 +192,7 @@ func readTLS(files config.TLS) (t tlsTexts, err error) {
 func (t tlsTexts) sum() (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, text := range [][]byte{t.cert, t.key, t.clientCA} {
+		// Hashed one by one: bytes that move from one file into another are a change.
 		part := sha256.Sum256(text)
 		h.Write(part[:])
 	}
@@ -195,6 +202,8 @@ func (t tlsTexts) sum() (sum [sha256.Size]byte) {
 
 // config makes the TLS configuration of a listener.
 func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
+	// X509KeyPair would find most of this too, but names neither the key of the configuration nor the
+	// file.
 	var errs []error
 	if !hasBlock(t.cert, "CERTIFICATE") {
 		errs = append(errs, fmt.Errorf(
@@ -205,6 +214,7 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 	}
 
 	switch {
+	// OpenSSL's older form says in a header of the block that it is encrypted, not by its type.
 	case hasBlock(t.key, "ENCRYPTED PRIVATE KEY") || bytes.Contains(t.key, []byte("Proc-Type: 4,ENCRYPTED")):
 		errs = append(errs, fmt.Errorf(
 			"tls.key_file: the key in %s is encrypted: write it without a passphrase", files.KeyFile))
@@ -244,6 +254,8 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 // parseCertificates returns the error of the first certificate in PEM text that is
 // malformed.
 func parseCertificates(text []byte) error {
+	// X509KeyPair reads the first certificate only. Envoy would be the one to find a damaged
+	// intermediate.
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {

@@ -166,6 +166,7 @@ const barWidth = 40
 
 // steps writes what took how long, each with its part of the time.
 func (v *recordWriter) steps(steps []inspect.Step) {
+	// Not 0, since times are divided by it.
 	var total int64 = 1
 	for _, s := range steps {
 		total = max(total, s.To)
@@ -215,6 +216,7 @@ func (v *recordWriter) message(m *inspect.Message, tokens bool) {
 	v.print("", "  (%d tokens)\n", len(m.Pieces))
 
 	if !tokens {
+		// Pagers forget a color at the end of a line.
 		for line := range strings.SplitSeq(m.Text(), "\n") {
 			v.print(style, "    %s\n", line)
 		}

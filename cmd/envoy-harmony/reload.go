@@ -70,6 +70,7 @@ type follower struct {
 // follow looks at the file until ctx ends. seen is what is in use.
 func (f *follower) follow(ctx context.Context, seen [sha256.Size]byte, now <-chan os.Signal) {
 	for {
+		// Asked for anew each time: the reload before may have changed the interval.
 		var poll <-chan time.Time // nil: never
 		if every := f.every(); every > 0 {
 			poll = f.after(every)
@@ -140,6 +141,8 @@ func (s *service) reload(from *settings, file fileText) {
 		log.WithError(err).Error("the changed configuration is refused: the one before stays in use")
 		return
 	}
+
+	// The level is the process's: all other keys follow with the generation.
 	if level, err := logrus.ParseLevel(next.Log.Level); err == nil { // it has been checked
 		s.log.SetLevel(level)
 	}

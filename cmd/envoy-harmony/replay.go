@@ -141,6 +141,7 @@ func (r *replayer) play(file string, rec *record.Record) {
 	player, err := r.player(rec)
 	if err != nil {
 		r.skipped["its configuration: "+err.Error()]++
+		// A finding too: after an update this version would not start with it.
 		r.refused++
 		return
 	}
@@ -158,6 +159,7 @@ func (r *replayer) play(file string, rec *record.Record) {
 func (r *replayer) differ(file string, rec *record.Record, differences []replay.Difference) {
 	causes := map[string]bool{}
 	for _, d := range differences {
+		// A cause counts once for a record, however many differences it makes.
 		causes[d.Cause] = true
 		if r.show == 0 || r.shown < r.show {
 			r.shown++
@@ -171,6 +173,7 @@ func (r *replayer) differ(file string, rec *record.Record, differences []replay.
 
 // player returns what replays a record.
 func (r *replayer) player(rec *record.Record) (*replay.Player, error) {
+	// Thousands of records have the same configuration, and a player is not cheap to make.
 	key := rec.Config
 	if r.config != nil {
 		key = ""
@@ -189,6 +192,7 @@ func (r *replayer) player(rec *record.Record) (*replay.Player, error) {
 		cfg.Responses.SealKeys = nil // no record has them
 	}
 
+	// After the record's own: what no record has, such as seal keys, comes from here.
 	if _, err := cfg.ApplyEnv(r.program.environ); err != nil {
 		return nil, err
 	}

@@ -100,6 +100,7 @@ func (s *settings) parse(args []string) error {
 func (s *settings) parseFlags(args []string) error {
 	for _, arg := range args {
 		if arg == "-h" || arg == "-help" || arg == "--help" {
+			// Help that was asked for is output, and no error.
 			s.flags.SetOutput(s.program.stdout)
 		}
 	}
@@ -174,6 +175,8 @@ func (s *settings) readText(file fileText) (*config.Config, error) {
 		return nil, fmt.Errorf("read the configuration: %w", file.err)
 	}
 	c, err := config.DefaultsIn(s.memory.limit).Parse(s.file, file.text)
+
+	// The text is no YAML. Nothing of it could be put under the environment.
 	if c == nil {
 		return nil, err
 	}
@@ -192,6 +195,8 @@ func (s *settings) defaults(of *config.Config) *config.Config {
 // over puts the environment and the flags over what the file says. err is what is wrong
 // with the file.
 func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
+	// After each step the configuration is compared with the one before it, so that what wins is what
+	// is named as the origin.
 	errs := []error{err}
 	s.origins = map[string]string{}
 	defaults := config.DefaultsIn(s.memory.limit)
@@ -215,7 +220,9 @@ func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 	}
 	s.origin("a flag", &before, c)
 
+	// Only now it is known where the store is.
 	c.FitStore(s.memory.limit)
+	// Validate wants an engine. Nothing asks this one.
 	if s.engineless && len(c.Engines) == 0 {
 		c.Engines = []config.Engine{{Kind: engine.Kinds()[0]}}
 	}

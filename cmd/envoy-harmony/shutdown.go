@@ -64,6 +64,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 // stop ends the service at once.
 func (s *service) stop() {
+	// A context that has ended is the least time there is.
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	s.stopWithin(now)
@@ -115,6 +116,9 @@ func (s *service) closeFilter(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+
+	// The filter has ended the responses itself, and stores that: a store that hangs must not keep the
+	// process.
 	if !within(s.graces.close, closed) {
 		s.log.Errorf(
 			"background responses could not be stored within %s: the process does not wait for them", s.graces.close)

@@ -167,6 +167,8 @@ func (c *tokensWork) configure(stdout io.Writer) error {
 			return fmt.Errorf("role %q: use assistant, user, system, developer, tool or none", *role)
 		}
 	}
+
+	// By default as openai-harmony does it, so that outputs of both can be compared.
 	options := []harmony.RendererOption{
 		harmony.WithReferenceSchema(),
 		harmony.WithAnalysis(harmony.DropBeforeFirstFinal),
@@ -188,12 +190,14 @@ func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 		return c.whole(data, out)
 	}
 
+	// Not a Scanner, whose lines are bounded: the ids of a prompt are megabytes.
 	lines := bufio.NewReader(in)
 	failed := 0
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
 			if err := c.line(line, out); err != nil {
+				// The other lines count all the same: outputs are compared with others line by line.
 				failed++
 				writeLine(out, map[string]string{"error": err.Error()})
 			}
@@ -225,6 +229,7 @@ type (
 )
 
 func (c *tokensWork) encodeText(text string) []harmony.Token {
+	// The lists are not nil, which JSON would write as null.
 	if c.special {
 		return harmony.AppendEncodeSpecial([]harmony.Token{}, text)
 	}
@@ -267,6 +272,7 @@ func (c *tokensWork) decodeLine(in []byte, out *bufio.Writer) error {
 	for _, t := range tokens {
 		text, _ = d.Append(text, t)
 	}
+	// Flush adds what there is of a character that was cut off.
 	writeLine(out, struct {
 		S string `json:"s"`
 	}{string(d.Flush(text))})
@@ -362,6 +368,7 @@ func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
 // parseTokens parses a completion up to its end or the first error.
 func parseTokens(p *harmony.Parser, tokens []harmony.Token, each func(harmony.Event)) error {
 	for _, t := range tokens {
+		// With an error come the events before it, which openai-harmony has returned by then too.
 		events, err := p.Push(t)
 		for _, e := range events {
 			each(e)
