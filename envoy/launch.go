@@ -98,12 +98,14 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
 	}
 
+	// Without ctx, at whose end package exec would kill it: requests that are running are to end first.
 	p.cmd = exec.Command(o.Binary, args...)
 	p.cmd.SysProcAttr = processAttributes()
 	if err := p.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Envoy: %w", err), os.RemoveAll(dir))
 	}
 	if err := p.waitReady(ctx, adminFile); err != nil {
+		// ctx may be over, which is why Envoy is not ready.
 		p.Stop(context.Background())
 		return nil, fmt.Errorf("start Envoy: %w", err)
 	}
@@ -138,6 +140,7 @@ func (p *Process) start() error {
 }
 
 func (p *Process) readLog(r io.Reader) {
+	// Not a Scanner: it gives up at a long line, and Envoy would hang in writing the next one.
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadString('\n')
@@ -190,6 +193,7 @@ var ErrAddressInUse = errors.New("another process uses an address of Envoy")
 
 // Err returns the reason why the process ended. Call it only after Done is closed.
 func (p *Process) Err() error {
+	// Envoy's exit status is the same for everything that it cannot start with.
 	if line, found := p.tail.find("Address already in use"); found {
 		return fmt.Errorf("%w: %s", ErrAddressInUse, line)
 	}
@@ -280,6 +284,7 @@ func (p *Process) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := p.ask(ctx, http.MethodPost, "/quitquitquit"); err != nil {
+		// An Envoy that is still starting, or hangs, does not answer there.
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // on error the process has already ended
 	}
 	select {

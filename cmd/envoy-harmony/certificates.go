@@ -202,8 +202,7 @@ func (t tlsTexts) sum() (sum [sha256.Size]byte) {
 
 // config makes the TLS configuration of a listener.
 func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
-	// X509KeyPair would find most of this too, but names neither the key of the configuration nor the
-	// file.
+	// X509KeyPair would find most of this too, but names neither the key of the configuration nor the file.
 	var errs []error
 	if !hasBlock(t.cert, "CERTIFICATE") {
 		errs = append(errs, fmt.Errorf(
@@ -254,8 +253,7 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 // parseCertificates returns the error of the first certificate in PEM text that is
 // malformed.
 func parseCertificates(text []byte) error {
-	// X509KeyPair reads the first certificate only. Envoy would be the one to find a damaged
-	// intermediate.
+	// X509KeyPair reads the first certificate only. Envoy would be the one to find a damaged intermediate.
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {

@@ -57,8 +57,7 @@ func (h handshakes) shake(raw net.Conn) (*tls.Conn, error) {
 	conn := tls.Server(raw, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			// Afterwards nothing tells a client that offered no protocol from one that offered none of
-			// ours.
+			// Afterwards nothing tells a client that offered no protocol from one that offered none of ours.
 			offered = hello.SupportedProtos
 			return h.current.Load(), nil
 		},

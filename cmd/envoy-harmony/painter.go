@@ -87,6 +87,7 @@ func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
 			}
 			continue
 		}
+
 		text, _ = d.Append(text[:0], t)
 		if channel {
 			style, channel = channelStyles[string(text)], false

@@ -174,8 +174,7 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 // error.
 func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.log.Info("draining")
-	// Streams that are followed wait for others: Envoy would count them as running until its time is
-	// over.
+	// Streams that are followed wait for others: Envoy would count them as running until its time is over.
 	svc.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.filter.Config().DrainTimeout.Duration)
 	defer cancel()

@@ -117,8 +117,7 @@ func (s *service) closeFilter(ctx context.Context) {
 	case <-ctx.Done():
 	}
 
-	// The filter has ended the responses itself, and stores that: a store that hangs must not keep the
-	// process.
+	// The filter has ended the responses itself, and stores that: a store that hangs must not keep the process.
 	if !within(s.graces.close, closed) {
 		s.log.Errorf(
 			"background responses could not be stored within %s: the process does not wait for them", s.graces.close)

@@ -50,6 +50,7 @@ func newBuild(linked build, info *debug.BuildInfo) build {
 	if commit != "" && settings["vcs.modified"] == "true" {
 		commit += "-dirty"
 	}
+
 	const unknown = "unknown"
 	return build{
 		version:   cmp.Or(linked.version, strings.TrimPrefix(module, "v"), unknown),

@@ -90,6 +90,7 @@ func (c *Config) checkAliases() (errs []error) {
 
 // covers reports whether a takes all that another alias takes.
 func (a Alias) covers(other Alias) bool {
+	// A pattern takes more names than any whole one.
 	beginning, pattern := other.pattern()
 	if _, wide := a.pattern(); pattern && !wide {
 		return false

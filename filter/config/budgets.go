@@ -80,6 +80,7 @@ func (c *Config) Budgets() []budget.Budget {
 			Tenant: slices.Contains(b.Per, PerTenant),
 			Key:    slices.Contains(b.Per, PerKey),
 			Model:  slices.Contains(b.Per, PerModel),
+			// The name is that at the engine: an alias has no tokens of its own.
 			Applies: func(s budget.Subject) bool {
 				return (b.Match == "" || matches(b.Match, s.Model)) && (b.Tenant == "" || b.Tenant == s.Tenant)
 			},
@@ -111,6 +112,7 @@ func (m *Model) BudgetPrices() budget.Prices {
 	if m.Prices == (Prices{}) {
 		return budget.Prices{}
 	}
+	// The errors were those of the check.
 	p, _ := m.Prices.parse("")
 	return p
 }

@@ -25,6 +25,7 @@ import (
 // Validate checks the whole configuration and fills the names of unnamed
 // engines. Its error names every key at fault and what to write there.
 func (c *Config) Validate() error {
+	// All checks are made, whatever the first ones find: who mends a file wants to see everything at once.
 	_, unsealed := c.Responses.Keys()
 	return errors.Join(append(slices.Concat(
 		c.checkModels(),
@@ -418,6 +419,8 @@ func (c *Config) checkAddresses() (errs []error) {
 	if c.Loopback != "" {
 		errs = append(errs, checkLoopback(c.Loopback)...)
 	}
+
+	// Without an address each command has a default of its own.
 	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
 		errs = append(errs, fmt.Errorf("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin))
 	}
@@ -448,6 +451,7 @@ func checkLoopback(loopback string) []error {
 
 // checkAddress wants host:port or unix:///path.
 func checkAddress(key, address string) []error {
+	// A relative path would depend on where the process is started, and Envoy is started elsewhere.
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if !strings.HasPrefix(path, "/") {
 			return []error{fmt.Errorf(

@@ -440,6 +440,7 @@ type Duration struct{ time.Duration }
 // Defaults is the configuration of an empty file.
 func Defaults() *Config {
 	return &Config{
+		// A part of the name under which all providers have the models, such as openai/gpt-oss-20b.
 		HarmonyModels: []string{"gpt-oss"},
 		ModelDefaults: Model{
 			Identity:        turn.DefaultIdentity,
@@ -452,8 +453,9 @@ func Defaults() *Config {
 		Date:            turn.DateUTC,
 		ReasoningFields: turn.ReasoningBoth,
 		UnknownTools:    turn.UnknownToClient,
+		// All but the replica, which is an address inside.
 		ReplyHeaders: slices.DeleteFunc(header.Explanations(), func(name string) bool {
-			return name == header.Upstream // an address inside
+			return name == header.Upstream
 		}),
 
 		Routing: Routing{
@@ -461,6 +463,7 @@ func Defaults() *Config {
 			SessionHeader: "x-harmony-session",
 			SessionFrom:   slices.Clone(sessionHeaders),
 		},
+		// A token is a millisecond later, and takes half of the CPU time (docs/decisions/003-own-http2-client.md).
 		LoopbackCoalescing: Duration{2 * time.Millisecond},
 
 		Responses: Responses{
@@ -541,6 +544,7 @@ func (c *Config) Model(name string) (Model, bool) {
 	if m.Engine == "" && len(c.Engines) > 0 {
 		m.Engine = c.Engines[0].Name
 	}
+	// As the client wrote it, without an alias: vLLM has a 404 for a name that it does not serve.
 	if m.UpstreamModel == "" {
 		m.UpstreamModel = name
 	}

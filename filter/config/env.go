@@ -22,11 +22,13 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 	var errs []error
 	values := map[string]string{}
 	for _, entry := range environ {
+		// Templates of charts and Compose files leave a variable out by an empty value.
 		if name, value, _ := strings.Cut(entry, "="); value != "" {
 			values[name] = value
 		}
 	}
 
+	// Before the keys: the variable of the key itself is the more precise one, and wins.
 	if list := values[envModels]; list != "" {
 		c.HarmonyModels = splitList(list)
 	}
@@ -69,6 +71,7 @@ func (c *Config) Set(key, value string) error {
 		field.SetString(value)
 		return nil
 	}
+	// As YAML it would be null, which sets nothing and says nothing.
 	if value == "" {
 		return fmt.Errorf("%s: the value is missing", key)
 	}

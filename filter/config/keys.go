@@ -109,6 +109,7 @@ func assignKeys(to reflect.Value, keys map[string]any, path string) (errs []erro
 }
 
 func assignMap(to reflect.Value, keys map[string]any, path string) (errs []error) {
+	// A map is set as a whole, as a list is: what a file says is all that there is.
 	to.Set(reflect.MakeMapWithSize(to.Type(), len(keys)))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value := reflect.New(to.Type().Elem()).Elem()

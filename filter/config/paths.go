@@ -36,6 +36,7 @@ func (r Routing) checkOpenPaths() (errs []error) {
 }
 
 func checkOpenPath(entry string) error {
+	// A path with dots or two slashes would never match: Envoy normalizes those of requests.
 	plain := strings.TrimSuffix(entry, "/*")
 	if entry == "" || !openPath.MatchString(entry) || plain != "" && path.Clean(plain) != plain {
 		return fmt.Errorf(

@@ -18,6 +18,7 @@ func (r *Record) check() (errs []error) {
 	if r.Percent < 0 || r.Percent > 100 {
 		errs = append(errs, fmt.Errorf("record.percent: must be from 0 to 100, not %d", r.Percent))
 	}
+	// Envoy has all names in lower case.
 	if r.Header != strings.ToLower(r.Header) || strings.ContainsAny(r.Header, " :") {
 		errs = append(errs, fmt.Errorf("record.header: %q is not the name of a header in lower case", r.Header))
 	}

@@ -56,6 +56,7 @@ func removed(path string, was, is, unset reflect.Value) (keys []string) {
 		if was.Type().Elem().Kind() == reflect.Struct {
 			keys = append(keys, removedOfElements(path, was, is)...)
 		}
+		// The list and each element that is gone name the same path.
 		return slices.Compact(keys)
 	case reflect.Map:
 		if is.Len() < was.Len() {
@@ -164,6 +165,7 @@ func keysOf(t reflect.Type, path string, index []int) (keys []configKey) {
 			continue
 		}
 		at := slices.Concat(index, field.Index)
+		// A Duration is a struct for the sake of its YAML: it is one value.
 		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[Duration]() {
 			keys = append(keys, keysOf(field.Type, path+name+".", at)...)
 			continue

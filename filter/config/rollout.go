@@ -62,6 +62,7 @@ func (c *Config) checkRollout() (errs []error) {
 
 // covers reports whether r takes all that another entry takes.
 func (r Rollout) covers(other Rollout) bool {
+	// An entry of = alone is wrong by itself, and reported as that.
 	models := r.Match == "" || strings.TrimPrefix(other.Match, "=") != "" && covers(r.Match, other.Match)
 	return models && (r.Tenant == "" || r.Tenant == other.Tenant)
 }

@@ -93,7 +93,8 @@ func (c *Config) checkLoopbackTLS() (errs []error) {
 // Read reads the files and makes the TLS configuration of a connection. The error
 // names each key at fault and what to change.
 func (t LoopbackTLS) Read() (*tls.Config, error) {
-	made := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	// The filter's client speaks nothing else. A listener whose codec_type is AUTO learns it by ALPN.
+	made := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	var errs []error
 	// All that is wrong is reported at once, so a file that cannot be read does not end the check.
 	read := func(key, path string) []byte {

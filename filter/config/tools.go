@@ -152,6 +152,7 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 		o.AllowedHosts = append(o.AllowedHosts, host)
 	}
 	for i, entry := range t.AllowedNetworks {
+		// An IPv4 network in the form of IPv6 would match nothing: addresses are compared unmapped.
 		network, err := netip.ParsePrefix(entry)
 		if err != nil || network.Addr().Is4In6() {
 			errs = append(errs, fmt.Errorf(
@@ -191,6 +192,7 @@ func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (t
 		server.AllowedTools = s.AllowedTools
 	}
 	if s.RequestHeaders == nil && s.URL != "" {
+		// As OpenAI's API has it: the token for a server comes with the request.
 		server.RequestHeaders = []string{"Authorization"}
 	}
 	for _, name := range s.RequestHeaders {
@@ -231,6 +233,7 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 	var err error
 	text = variable.ReplaceAllStringFunc(text, func(part string) string {
 		name := variable.FindStringSubmatch(part)[1]
+		// Sent as it is, half a variable would be a credential that the server cannot know.
 		if !envName.MatchString(name) || !strings.HasSuffix(part, "}") {
 			err = errors.New("write the name of an environment variable between ${ and }")
 			return ""
@@ -280,6 +283,7 @@ func (t *Tools) check() (errs []error) {
 		}
 	}
 
+	// A variable that is not set is found at the start, and not by the first call.
 	if _, err := t.Options(os.LookupEnv); err != nil {
 		errs = append(errs, err)
 	}
@@ -291,6 +295,7 @@ func (s *ToolServer) check(path string) (errs []error) {
 		errs = append(errs, fmt.Errorf("%s.%s: %w", path, key, fmt.Errorf(format, args...)))
 	}
 
+	// Set here, so that what is printed says what holds.
 	if s.RequireApproval == "" {
 		s.RequireApproval = ApprovalNever
 	}
@@ -320,9 +325,11 @@ func (s *ToolServer) checkProcess(bad func(key, format string, args ...any)) {
 	switch program := s.Command[0]; {
 	case program == "":
 		bad("command", "the program is missing")
+	// A relative path would depend on where the filter was started.
 	case strings.Contains(program, "/") && !filepath.IsAbs(program):
 		bad("command", "%q: write an absolute path, or a name that PATH has", program)
 	}
+
 	if s.Transport == tools.TransportHTTP || s.Transport == tools.TransportSSE {
 		bad("transport", "a command is spoken to by stdio, not %s", s.Transport)
 	}

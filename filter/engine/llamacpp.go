@@ -74,6 +74,8 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.b = append(o.b, "[]"...)
 	// This forbids all tokens that end a generation.
 	o.boolean("ignore_eos", r.MinTokens > 0)
+	// Older servers have false as the default, and compute each turn of a conversation from its
+	// beginning.
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)
@@ -203,6 +205,7 @@ func (e *llamacppEvent) readTimings(s *scanner) {
 
 // chunk returns the chunk of an event. Tokens after a stop token are dropped.
 func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
+	// The server goes on after a stop token that it does not know.
 	if d.finished[0] {
 		return Chunk{}, nil
 	}

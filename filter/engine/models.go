@@ -33,6 +33,7 @@ type modelInfo struct {
 }
 
 func (d *grpcDialect) EncodeModelInfo() *HTTPRequest {
+	// Each of the services has both methods.
 	service, _ := strings.CutSuffix(d.path, "/Generate")
 	return grpcCall(service+"/GetModelInfo", make([]byte, framePrefix))
 }

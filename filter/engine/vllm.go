@@ -88,6 +88,7 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 			case "system_fingerprint":
 				fingerprint = s.raw()
 			case "error":
+				// Of an event with an error nothing counts, whatever came before it in the object.
 				return chunks[:from], eventError(data)
 			default:
 				s.skip()
@@ -160,7 +161,8 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	if err != nil {
 		return chunks, err
 	}
-	if len(ids) == 0 || ids[0] != '[' { // null if vLLM does not support return_token_ids
+	// null, or nothing, from a vLLM that does not know return_token_ids.
+	if len(ids) == 0 || ids[0] != '[' {
 		return chunks, unreadable("it has no token_ids. The engine's operator has to update vLLM")
 	}
 

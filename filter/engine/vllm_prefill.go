@@ -69,6 +69,7 @@ func missingTransfer() *apierror.Error {
 type objectReader struct{ body []byte }
 
 func (r *objectReader) Feed(p []byte) *apierror.Error {
+	// Its caller bounds the size.
 	r.body = append(r.body, p...)
 	return nil
 }

@@ -170,7 +170,8 @@ func (s *Server) unlock(lock api.Lock) {
 	s.o.Env.Workers.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 		defer cancel()
-		_ = lock.Unlock(ctx) // else it expires
+		// A lock that is not released expires.
+		_ = lock.Unlock(ctx)
 	})
 }
 

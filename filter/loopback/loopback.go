@@ -133,6 +133,7 @@ func (c *Calls) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	}
 
 	head := c.headerFor(c.target.Engine, retry)
+	// Limits of Envoy count it before the call is made.
 	head.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt)))
 	c.start(head, wire)
 	return nil
