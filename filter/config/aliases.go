@@ -59,9 +59,9 @@ func (c *Config) AliasNames() []string {
 	return names
 }
 
-func (c *Config) checkAliases() (errs []error) {
+func (c *Config) checkAliases() (errs faults) {
 	bad := func(i int, key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("aliases[%d].%s: %w", i, key, fmt.Errorf(format, args...)))
+		errs.add("aliases[%d].%s: %w", i, key, fmt.Errorf(format, args...))
 	}
 
 	for i, a := range c.Aliases {

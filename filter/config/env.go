@@ -19,7 +19,7 @@ import (
 // count as unset. Variables with the prefix and another name are returned, sorted:
 // they may be misspelt.
 func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
-	var errs []error
+	var errs faults
 	values := map[string]string{}
 	for _, entry := range environ {
 		// Templates of charts and Compose files leave a variable out by an empty value.
@@ -39,7 +39,7 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 			continue
 		}
 		if err := c.Set(key, value); err != nil {
-			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
+			errs.add("environment variable %s: %w", name, err)
 		}
 		delete(values, name)
 	}

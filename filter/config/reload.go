@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -133,14 +132,13 @@ var errTenantsMoved = errors.New(
 func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	changed := c.Changed(next)
 
-	var errs []error
+	var errs faults
 	if c.TenantHeader != "" && next.TenantHeader != c.TenantHeader {
 		errs = append(errs, errTenantsMoved)
 	}
 	for _, k := range configKeys() {
 		if slices.Contains(changed, k.path) && (k.reload == reloadRestart || ownEnvoy && k.reload == reloadEnvoy) {
-			errs = append(errs, fmt.Errorf(
-				"%s: cannot be changed while the process runs: restart it, or undo the change", k.path))
+			errs.add("%s: cannot be changed while the process runs: restart it, or undo the change", k.path)
 		}
 	}
 	return errors.Join(errs...)

@@ -30,9 +30,9 @@ func (c *Config) RolloutOf(model, tenant string) *Rollout {
 	return nil
 }
 
-func (c *Config) checkRollout() (errs []error) {
+func (c *Config) checkRollout() (errs faults) {
 	bad := func(i int, key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("rollout[%d].%s: %w", i, key, fmt.Errorf(format, args...)))
+		errs.add("rollout[%d].%s: %w", i, key, fmt.Errorf(format, args...))
 	}
 
 	for i, r := range c.Rollout {
