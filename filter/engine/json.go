@@ -126,6 +126,22 @@ func (s *scanner) elements(read func()) {
 	}
 }
 
+// member enters the next value if it is an object, and calls read for its member of this
+// name, which read must consume. It returns false for any other value, which it skips.
+func (s *scanner) member(name string, read func()) bool {
+	if !s.enter('{') {
+		return false
+	}
+	for s.more('}') {
+		if string(s.key()) == name {
+			read()
+		} else {
+			s.skip()
+		}
+	}
+	return true
+}
+
 // last is elements for the last n elements of an array. The others are skipped: a list
 // that grows with each event is not read again with each event.
 func (s *scanner) last(n int, read func()) {

@@ -165,7 +165,7 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 			case "stop_type":
 				e.reason = s.raw()
 			case "timings":
-				e.readTimings(&s)
+				s.member("cache_n", func() { e.cached = s.count() })
 			case "error":
 				return chunks, eventError(data)
 			default:
@@ -187,20 +187,6 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 		c.Usage = &d.usage
 	}
 	return appendChunk(chunks, &c), nil
-}
-
-// readTimings reads the number of cached prompt tokens.
-func (e *llamacppEvent) readTimings(s *scanner) {
-	if !s.enter('{') {
-		return
-	}
-	for s.more('}') {
-		if string(s.key()) == "cache_n" {
-			e.cached = s.count()
-			continue
-		}
-		s.skip()
-	}
 }
 
 // chunk returns the chunk of an event. Tokens after a stop token are dropped.

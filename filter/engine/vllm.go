@@ -201,33 +201,15 @@ func vllmFinish(raw []byte) (Finish, *apierror.Error) {
 
 // readUsage reads a usage object. It returns false for null.
 func (d *vllmDecoder) readUsage(s *scanner) bool {
-	if !s.enter('{') {
-		return false
-	}
-
 	// vLLM reports cached tokens only if it runs with --enable-prompt-tokens-details.
-	d.usage.CachedTokens = Unknown
-	for s.more('}') {
-		if string(s.key()) == "prompt_tokens_details" {
-			d.readDetails(s)
-			continue
-		}
-		s.skip()
+	cached := Unknown
+	known := s.member("prompt_tokens_details", func() {
+		s.member("cached_tokens", func() { cached = s.count() })
+	})
+	if known {
+		d.usage.CachedTokens = cached
 	}
-	return true
-}
-
-func (d *vllmDecoder) readDetails(s *scanner) {
-	if !s.enter('{') {
-		return
-	}
-	for s.more('}') {
-		if string(s.key()) == "cached_tokens" {
-			d.usage.CachedTokens = s.count()
-			continue
-		}
-		s.skip()
-	}
+	return known
 }
 
 // readVLLM reads the log probabilities of vLLM's completions API or of its
