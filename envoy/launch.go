@@ -242,6 +242,7 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	}
 
 	for _, status := range listeners.Statuses {
+		// Its port may have been chosen by the kernel: the bootstrap can say 0.
 		if socket := status.Local.Socket; status.Name == clientListener {
 			return net.JoinHostPort(socket.Address, strconv.Itoa(socket.Port)), nil
 		}

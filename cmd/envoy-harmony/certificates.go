@@ -85,8 +85,7 @@ const tlsFilesInterval = 2 * time.Second
 // follow uses the files when they have changed, until ctx ends.
 func (c *certificates) follow(ctx context.Context) { c.follower(time.After).follow(ctx, c.first, nil) }
 
-// follower waits until the files stay as they are: a certificate and its key may be written
-// one after the other.
+// follower waits until the files stay as they are: a certificate and its key may be written one after the other.
 func (c *certificates) follower(after func(time.Duration) <-chan time.Time) *follower[tlsTexts] {
 	return &follower[tlsTexts]{
 		read:  func() tlsTexts { return readTLS(c.files) },

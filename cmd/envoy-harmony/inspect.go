@@ -140,6 +140,7 @@ func (v *recordWriter) head(r *record.Record) {
 	}
 
 	style := ""
+	// A stream that failed has the status 200 all the same.
 	if r.Result.Status != 200 || r.Result.Outcome != "ok" {
 		style = styleNote
 	}

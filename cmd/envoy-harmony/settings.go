@@ -250,6 +250,7 @@ func (s *settings) origin(source string, before, after *config.Config) {
 func parseEngine(v string) (config.Engine, error) {
 	var e config.Engine
 	kind, urls, _ := strings.Cut(v, "=")
+	// Only before the =, after which addresses have colons.
 	if name, rest, ok := strings.Cut(kind, ":"); ok {
 		e.Name, kind = name, rest
 	}

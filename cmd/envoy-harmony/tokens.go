@@ -362,8 +362,7 @@ func parseTokens(p *harmony.Parser, tokens []harmony.Token, each func(harmony.Ev
 	return err
 }
 
-// readTokens reads ids that are separated by spaces, commas, brackets or newlines, or those
-// of a line.
+// readTokens reads ids that are separated by spaces, commas, brackets or newlines, or those of a line.
 func (c *tokensWork) readTokens(in []byte) ([]harmony.Token, error) {
 	if c.jsonl {
 		var line struct{ T *[]harmony.Token }

@@ -96,6 +96,7 @@ func masked(text string) string {
 	var b strings.Builder
 	end := 0
 	rest := func(part string, inside bool) {
+		// Between two phrases punctuation stays, so that the line reads as it was written.
 		if inside && between.MatchString(part) || part == "" {
 			b.WriteString(part)
 		} else if !strings.HasSuffix(b.String(), gap) {

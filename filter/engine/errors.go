@@ -213,6 +213,7 @@ func contextLengthExceeded(message string) *apierror.Error {
 	const end = "(context_length_exceeded: prompt is too long)"
 	limit, prompt := number(limitNumber, message), number(promptNumber, message)
 	total := number(totalNumber, message)
+	// Some messages have the prompt's tokens, others only those of prompt and output together.
 	tokens, maximum := atoi(cmp.Or(prompt, total)), atoi(limit)
 
 	text := "Your messages are longer than the model's maximum context length. " +

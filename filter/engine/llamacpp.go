@@ -74,8 +74,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.b = append(o.b, "[]"...)
 	// This forbids all tokens that end a generation.
 	o.boolean("ignore_eos", r.MinTokens > 0)
-	// Older servers have false as the default, and compute each turn of a conversation from its
-	// beginning.
+	// Older servers have false as the default, and compute each turn of a conversation from its beginning.
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)

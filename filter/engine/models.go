@@ -53,6 +53,7 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	ok = readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		switch {
 		case number == d.info.context && kind == protowire.VarintType:
+			// -1 and its like stand for no length.
 			if v, _ := protowire.ConsumeVarint(value); v <= maxContext {
 				m.ContextLength = int(v)
 			}

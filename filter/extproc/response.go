@@ -206,6 +206,7 @@ func (x *exchange) SendError(err *apierror.Error) {
 	if r := x.runner.Run(); r != nil {
 		headers = r.Explain(headers, false)
 	} else {
+		// The end of a run is in its record already; a refusal before it is not.
 		x.runner.Record.Tape.Refused(err)
 	}
 	if err.Limit != nil {

@@ -231,6 +231,7 @@ func names(c *config.Config) []string {
 
 	for _, m := range append(slices.Clone(c.Models), c.ModelDefaults) {
 		name, whole := strings.CutPrefix(m.Match, "=")
+		// A part of a name is none that a client could use, but the engine's own name for the model may be.
 		at := cmp.Or(m.Engine, c.ModelDefaults.Engine, c.Engines[0].Name)
 		if whole {
 			add(name)
