@@ -260,7 +260,6 @@ func (c *tokensWork) decode(in []byte, out *bufio.Writer) error {
 	for _, t := range tokens {
 		text, _ = d.Append(text, t)
 	}
-	// Flush adds what there is of a character that was cut off.
 	writeLine(out, map[string]string{"s": string(d.Flush(text))})
 	return nil
 }

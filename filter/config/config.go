@@ -453,7 +453,7 @@ func Defaults() *Config {
 		Date:            turn.DateUTC,
 		ReasoningFields: turn.ReasoningBoth,
 		UnknownTools:    turn.UnknownToClient,
-		// All but the replica, which is an address inside.
+		// The replica is an address inside: an operator has to ask for it.
 		ReplyHeaders: slices.DeleteFunc(header.Explanations(), func(name string) bool {
 			return name == header.Upstream
 		}),
@@ -463,7 +463,7 @@ func Defaults() *Config {
 			SessionHeader: "x-harmony-session",
 			SessionFrom:   slices.Clone(sessionHeaders),
 		},
-		// A token is a millisecond later, and takes half of the CPU time (docs/decisions/003-own-http2-client.md).
+		// A token is a millisecond later, for much less CPU time (docs/decisions/003-own-http2-client.md).
 		LoopbackCoalescing: Duration{2 * time.Millisecond},
 
 		Responses: Responses{

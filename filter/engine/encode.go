@@ -130,7 +130,7 @@ func (o *object) request(path, id string) *HTTPRequest {
 
 // topK returns the engines' value of top_k, where -1 means no limit.
 func (r *Request) topK() int {
-	// Clients write 0 for no limit, which these engines refuse.
+	// Clients write 0 for no limit too, which SGLang refuses.
 	if k := or(r.TopK, -1); k != 0 {
 		return k
 	}
