@@ -179,7 +179,7 @@ func (s *scanner) skip() {
 		s.skipNested()
 	default:
 		from := s.i
-		// What it is does not matter: whoever needs a number or a literal checks it.
+		// What it is does not matter: the reader of a number or a literal checks it.
 		for s.i < len(s.b) && !ends(s.b[s.i]) {
 			s.i++
 		}
