@@ -103,6 +103,7 @@ func masked(text string) string {
 			b.WriteString(gap)
 		}
 	}
+
 	for _, m := range known.FindAllStringIndex(text, -1) {
 		if !word(text, m[0], m[1]) {
 			continue
