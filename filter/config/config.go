@@ -17,10 +17,10 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -551,20 +551,28 @@ func (c *Config) Model(name string) (Model, bool) {
 	return m, c.isHarmony(name)
 }
 
-// over fills m's empty fields from d, whose Match is empty.
+// over fills m's empty fields from d.
 func (m Model) over(d Model) Model {
-	to, from := reflect.ValueOf(&m).Elem(), reflect.ValueOf(&d).Elem()
-	for _, k := range modelKeys {
-		// 0 is not written, for numbers: a model cannot switch off what the defaults switch on.
-		if field := to.FieldByIndex(k.index); field.IsZero() {
-			field.Set(from.FieldByIndex(k.index))
-		}
-	}
+	m.Engine = cmp.Or(m.Engine, d.Engine)
+	m.UpstreamModel = cmp.Or(m.UpstreamModel, d.UpstreamModel)
+	m.Identity = cmp.Or(m.Identity, d.Identity)
+	m.KnowledgeCutoff = cmp.Or(m.KnowledgeCutoff, d.KnowledgeCutoff)
+	m.Effort = cmp.Or(m.Effort, d.Effort)
+	m.ToolArguments = cmp.Or(m.ToolArguments, d.ToolArguments)
+	m.Prices.Input = cmp.Or(m.Prices.Input, d.Prices.Input)
+	m.Prices.CachedInput = cmp.Or(m.Prices.CachedInput, d.Prices.CachedInput)
+	m.Prices.Output = cmp.Or(m.Prices.Output, d.Prices.Output)
+
+	// 0 is not written, for all of these: a model cannot switch off what the defaults switch on.
+	m.ContextLength = cmp.Or(m.ContextLength, d.ContextLength)
+	m.Reasoning.Budget = cmp.Or(m.Reasoning.Budget, d.Reasoning.Budget)
+	m.Reasoning.BudgetLow = cmp.Or(m.Reasoning.BudgetLow, d.Reasoning.BudgetLow)
+	m.Reasoning.BudgetMedium = cmp.Or(m.Reasoning.BudgetMedium, d.Reasoning.BudgetMedium)
+	m.Reasoning.BudgetHigh = cmp.Or(m.Reasoning.BudgetHigh, d.Reasoning.BudgetHigh)
+	m.Reasoning.ReserveFinalTokens = cmp.Or(m.Reasoning.ReserveFinalTokens, d.Reasoning.ReserveFinalTokens)
+	m.Reasoning.MaxRepeats = cmp.Or(m.Reasoning.MaxRepeats, d.Reasoning.MaxRepeats)
 	return m
 }
-
-// modelKeys are the keys of an entry of models. They are found once: requests use them.
-var modelKeys = keysOf(reflect.TypeFor[Model](), "", nil)
 
 // matches reports whether an entry (a substring, or =name) selects a model.
 func matches(entry, name string) bool {
