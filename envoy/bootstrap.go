@@ -410,6 +410,7 @@ func (p *page) addEngine(e Engine) (errs []error) {
 		if c, err = p.newCluster("picker_"+e.Name, []string{e.EndpointPicker}); err != nil {
 			errs = append(errs, fmt.Errorf("endpoint picker: %w", err))
 		}
+		// The filter chain has one filter for pickers. The routes of the other engines override its cluster.
 		c.GRPC, p.Picker = true, cmp.Or(p.Picker, c.Name)
 		p.Clusters = append(p.Clusters, c)
 	}
@@ -501,6 +502,7 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 	}
 
 	if c.TLS {
+		// Envoy has no default: without a bundle it accepts any certificate.
 		if c.CAFile = o.CAFile; c.CAFile == "" {
 			c.CAFile = systemCAFile()
 		}
@@ -547,6 +549,7 @@ func parseAddress(address string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, fmt.Errorf("%q: write host:port", address)
 	}
+	// Envoy takes an address only; Go listens everywhere at :port.
 	if host == "" {
 		host = "0.0.0.0"
 	}
@@ -571,6 +574,7 @@ func systemCAFile() string {
 		"/etc/ssl/cert.pem",                  // macOS, BSD
 		"/etc/ssl/ca-bundle.pem",             // openSUSE
 	}
+	// Envoy does not start with a file that it cannot read.
 	i := slices.IndexFunc(places, func(path string) bool {
 		info, err := os.Stat(path)
 		return err == nil && info.Mode().IsRegular()

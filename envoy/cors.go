@@ -47,7 +47,9 @@ func allowedOrigin(origins []string, then string) string {
 		case o == anyOrigin:
 			conditions[i] = "true"
 		case strings.Contains(o, "*"):
+			// A class in place of a backslash, which CEL's strings would take for themselves.
 			pattern := strings.ReplaceAll(strings.ReplaceAll(o, ".", "[.]"), "*", "[A-Za-z0-9.-]+")
+			// Anchored, unlike Envoy's own matchers, which match the whole text: CEL looks for the pattern anywhere.
 			conditions[i] = "request.headers['origin'].matches('^" + pattern + "$')"
 		default:
 			conditions[i] = "request.headers['origin'] == '" + o + "'"

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +59,6 @@ type LaunchOptions struct {
 	Binary      string   // see [Find]
 	Bootstrap   []byte   // see [Bootstrap]
 	Concurrency int      // worker threads; 0: one per CPU
-	LogLevel    string   // Envoy's log level; "": warning
 	Log         LineFunc // receives each line of Envoy's log; nil: errors contain the last lines
 }
 
@@ -93,19 +91,21 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	}
 
 	args := []string{
-		"-c", config, "--admin-address-path", adminFile, "--log-level", cmp.Or(o.LogLevel, "warning"),
+		"-c", config, "--admin-address-path", adminFile, "--log-level", "warning",
 		"--disable-hot-restart", // several Envoys on one machine would share its shared memory
 	}
 	if o.Concurrency > 0 {
 		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
 	}
 
+	// Without ctx, at whose end package exec would kill it: requests that are running are to end first.
 	p.cmd = exec.Command(o.Binary, args...)
 	p.cmd.SysProcAttr = processAttributes()
 	if err := p.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Envoy: %w", err), os.RemoveAll(dir))
 	}
 	if err := p.waitReady(ctx, adminFile); err != nil {
+		// ctx may be over, which is why Envoy is not ready.
 		p.Stop(context.Background())
 		return nil, fmt.Errorf("start Envoy: %w", err)
 	}
@@ -140,6 +140,7 @@ func (p *Process) start() error {
 }
 
 func (p *Process) readLog(r io.Reader) {
+	// Not a Scanner: it gives up at a long line, and Envoy would hang in writing the next one.
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadString('\n')
@@ -192,6 +193,7 @@ var ErrAddressInUse = errors.New("another process uses an address of Envoy")
 
 // Err returns the reason why the process ended. Call it only after Done is closed.
 func (p *Process) Err() error {
+	// Envoy's exit status is the same for everything that it cannot start with.
 	if line, found := p.tail.find("Address already in use"); found {
 		return fmt.Errorf("%w: %s", ErrAddressInUse, line)
 	}
@@ -240,6 +242,7 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	}
 
 	for _, status := range listeners.Statuses {
+		// Its port may have been chosen by the kernel: the bootstrap can say 0.
 		if socket := status.Local.Socket; status.Name == clientListener {
 			return net.JoinHostPort(socket.Address, strconv.Itoa(socket.Port)), nil
 		}
@@ -282,6 +285,7 @@ func (p *Process) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := p.ask(ctx, http.MethodPost, "/quitquitquit"); err != nil {
+		// An Envoy that is still starting, or hangs, does not answer there.
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // on error the process has already ended
 	}
 	select {

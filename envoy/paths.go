@@ -40,6 +40,7 @@ func (o Options) routes() (filtered, open []string) {
 			filtered = append(filtered, matchOf(path))
 		}
 	}
+	// The filter asks engines for their models through that listener. Else the list is the upstream's.
 	if o.Loopback == "" {
 		open = append(open, matchOf("/v1/models/*")+", "+readsOnly)
 	}
@@ -69,6 +70,7 @@ func matchOf(path string) string {
 	case err != nil: // a string always has a JSON form
 		return ""
 	case path == "/*":
+		// Envoy refuses a path_separated_prefix that ends with a slash.
 		return "prefix: /"
 	case strings.HasSuffix(path, "/*"):
 		return "path_separated_prefix: " + quoted

@@ -82,6 +82,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	g.keepCaches(before)
 
 	metrics := s.telemetry.Metrics
+	// What the configuration itself cannot say of tools.
 	p.tools.Log, p.tools.Now = s.o.Log, s.o.Now
 	p.tools.Metrics = tools.Metrics{Done: metrics.ToolDone, Sessions: metrics.ToolSessions}
 	p.tools.Trace = s.telemetry.OTel.Tools()

@@ -159,6 +159,7 @@ func (s *Server) ReadModels(ctx context.Context) error {
 // FollowModels asks the engines again and again until ctx ends: see
 // Directory.KeepFresh of package models.
 func (s *Server) FollowModels(ctx context.Context) {
+	// Each generation ends its following when it is replaced: then it is the next one's.
 	for ctx.Err() == nil {
 		s.current.Load().followModels(ctx)
 	}
@@ -301,6 +302,7 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 		Memory:   texts,
 		Limits:   limits,
 	}
+	// A nil pointer in the interface would not be nil.
 	if g.prompts != nil {
 		env.Prompts = g.prompts
 	}
@@ -345,6 +347,7 @@ func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *sea
 		api.Store = st
 		api.Chains = g.chains
 	}
+	// What a tool returns goes into another model call, which only the loopback listener can take.
 	if g.client != nil {
 		api.Tools, api.Builtins = g.tools, cfg.Tools.Builtins()
 	}

@@ -34,7 +34,9 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	}
 
 	mux := http.NewServeMux()
+	// Exemplars, which name traces, exist in OpenMetrics only.
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	// A process that drains is well: Kubernetes must not restart it while its requests end.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {
@@ -46,17 +48,21 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 
 	if inspector != nil {
 		mux.Handle("GET /inspector/", inspector)
+		// The page names its files relative to the folder.
 		mux.Handle("GET /inspector", http.RedirectHandler("/inspector/", http.StatusMovedPermanently))
 	}
 
 	// Kubernetes asks for health by gRPC on this port too, without TLS.
-	server := &http.Server{
-		Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second,
-		Protocols: &http.Protocols{},
-	}
+	return &admin{l, newHTTPServer(withHealth(mux, h))}, nil
+}
+
+// newHTTPServer makes a server of HTTP/1.1 and, without TLS, of HTTP/2.
+func newHTTPServer(h http.Handler) *http.Server {
+	// Who connects and says nothing must not hold a connection for good.
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: &http.Protocols{}}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
-	return &admin{l, server}, nil
+	return server
 }
 
 func (a *admin) serve() error { return a.server.Serve(a.listener) }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,6 +49,8 @@ func askCommand(ctx context.Context, p program, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
+
+	// An answer that has begun is not asked for again: a part of it is on the terminal.
 	for deadline := time.Now().Add(q.wait); ; {
 		err := q.ask(ctx, p)
 		var later *notReadyError
@@ -67,14 +68,7 @@ func askCommand(ctx context.Context, p program, args []string) error {
 
 func parseQuestion(p program, args []string) (*question, error) {
 	q := &question{header: http.Header{}}
-	s := &settings{program: p, flags: flag.NewFlagSet("ask", flag.ContinueOnError)}
-	s.flags.SetOutput(p.stderr)
-	s.flags.Usage = func() {
-		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony ask [flags] "+
-			"QUESTION\n\n%s\n\nFlags:\n", strings.TrimSpace(askUsage))
-		s.flags.PrintDefaults()
-	}
-
+	s := &settings{program: p, flags: newFlags(p, "ask", " [flags] QUESTION", askUsage)}
 	s.flags.StringVar(&q.url, "url", cmp.Or(p.getenv("OPENAI_BASE_URL"), defaultAskURL),
 		"the base `URL` of the API, with its /v1")
 	s.flags.StringVar(&q.model, "model", defaultAskModel, "the model's `name`")
@@ -128,6 +122,8 @@ func (q *question) ask(ctx context.Context, p program) error {
 	req.Close = true // one request
 	req.Header = q.header.Clone()
 	req.Header.Set("Content-Type", "application/json")
+
+	// Package net/http does not send a Host of the header.
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
 	}
@@ -151,9 +147,10 @@ func (q *question) ask(ctx context.Context, p program) error {
 
 // statusError is the error of an answer with another status than 200.
 func statusError(resp *http.Response, url string) error {
+	// A proxy's error can be a page of any length.
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAskError))
 	var reply struct {
-		Error struct{ Message, Code string }
+		Error struct{ Message string }
 	}
 
 	message := strings.TrimSpace(string(text))
@@ -161,19 +158,21 @@ func statusError(resp *http.Response, url string) error {
 		message = reply.Error.Message
 	}
 
-	hint := ""
+	// A gateway whose routes are still being set up says 404, one without an engine a 5xx of these.
+	hint, later := "", false
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		hint = " (set OPENAI_API_KEY, or --header)"
 	case http.StatusNotFound:
-		hint = " (is there a route for this host and path, and does --url end in /v1?)"
+		hint, later = " (is there a route for this host and path, and does --url end in /v1?)", true
 	case http.StatusServiceUnavailable:
-		hint = " (Envoy cannot reach the filter, or the filter no engine: see both logs)"
+		hint, later = " (Envoy cannot reach the filter, or the filter no engine: see both logs)", true
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		later = true
 	}
 
 	err := fmt.Errorf("ask: %s: %s: %s%s", url, resp.Status, cmp.Or(message, "no message"), hint)
-	switch resp.StatusCode {
-	case http.StatusNotFound, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	if later {
 		return &notReadyError{err}
 	}
 	return err
@@ -195,9 +194,11 @@ type askChunk struct {
 // read prints the text of a stream. The error names what is missing of the answer.
 func (q *question) read(body io.Reader, p program) error {
 	lines := bufio.NewScanner(body)
+	// The default, 64 KiB, is less than an event can have.
 	lines.Buffer(nil, maxAskLine)
 	text, finish := false, ""
 	for lines.Scan() {
+		// Other lines are keep-alives, and the empty ones between events.
 		data, ok := strings.CutPrefix(lines.Text(), "data:")
 		if !ok {
 			continue
@@ -205,6 +206,7 @@ func (q *question) read(body io.Reader, p program) error {
 
 		if data = strings.TrimSpace(data); data == "[DONE]" {
 			fmt.Fprintln(p.stdout)
+			// A limit can cut a reply off while the model reasons: that is no answer.
 			if !text {
 				return fmt.Errorf("ask: the answer has no text (finish reason %q)", finish)
 			}
@@ -221,6 +223,7 @@ func (q *question) read(body io.Reader, p program) error {
 
 		for _, c := range chunk.Choices {
 			if q.reasoning {
+				// reasoning_fields of the configuration says which of the two a reply has.
 				fmt.Fprint(p.stderr, cmp.Or(c.Delta.ReasoningContent, c.Delta.Reasoning))
 			}
 			fmt.Fprint(p.stdout, c.Delta.Content)

@@ -28,7 +28,7 @@ type certificates struct {
 	log     logrus.FieldLogger
 	current atomic.Pointer[tls.Config]
 
-	read, judged [sha256.Size]byte // the last contents that were read, and the last that were judged
+	first [sha256.Size]byte // hash of the files at the start
 
 	reloads    *prometheus.CounterVec
 	handshakes prometheus.Counter
@@ -65,11 +65,8 @@ func newCertificates(files config.TLS, log logrus.FieldLogger, metrics prometheu
 		c.reloads.WithLabelValues(outcome)
 	}
 
-	texts, err := readTLS(files)
-	if err != nil {
-		return nil, err
-	}
-	c.judged = texts.sum()
+	texts := readTLS(files)
+	c.first = texts.hash()
 	if err := c.use(texts); err != nil {
 		return nil, err
 	}
@@ -85,35 +82,22 @@ const (
 // tlsFilesInterval is how often the files are read.
 const tlsFilesInterval = 2 * time.Second
 
-// follow reads the files again and again until ctx ends.
-func (c *certificates) follow(ctx context.Context) {
-	tick := time.NewTicker(tlsFilesInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.reload()
-		}
+// follow uses the files when they have changed, until ctx ends.
+func (c *certificates) follow(ctx context.Context) { c.follower(time.After).follow(ctx, c.first, nil) }
+
+// follower waits until the files stay as they are: a certificate and its key may be written one after the other.
+func (c *certificates) follower(after func(time.Duration) <-chan time.Time) *follower[tlsTexts] {
+	return &follower[tlsTexts]{
+		read:  func() tlsTexts { return readTLS(c.files) },
+		every: func() time.Duration { return tlsFilesInterval },
+		after: after,
+		take:  c.reload,
 	}
 }
 
-// reload uses the files if they have changed since they were last used, and not
-// since the last call: the certificate and its key may be written one after the
-// other. If they cannot be used, the earlier ones stay.
-func (c *certificates) reload() {
-	texts, err := readTLS(c.files)
-	sum := texts.sum()
-	if before := c.read; sum != before || sum == c.judged {
-		c.read = sum
-		return
-	}
-	c.judged = sum
-	if err == nil {
-		err = c.use(texts)
-	}
-	if err != nil {
+// reload uses what the files have become. If it cannot be used, the earlier ones stay.
+func (c *certificates) reload(texts tlsTexts) {
+	if err := c.use(texts); err != nil {
 		c.reloads.WithLabelValues(reloadFailed).Inc()
 		c.log.WithError(err).Error(
 			"The TLS files have changed and cannot be used: the earlier certificate stays in use")
@@ -133,6 +117,9 @@ func (c *certificates) use(texts tlsTexts) error {
 	c.current.Store(made)
 	leaf := c.leaf()
 	c.notAfter.Set(float64(leaf.NotAfter.Unix()))
+
+	// A warning, and no error: it may be this machine's clock that is wrong, and without the listener
+	// every request fails.
 	if now := time.Now(); now.After(leaf.NotAfter) {
 		c.log.Warnf(
 			"The certificate in %s has expired on %s: Envoy will reject it. Renew it",
@@ -148,10 +135,14 @@ func (c *certificates) use(texts tlsTexts) error {
 func (c *certificates) leaf() *x509.Certificate { return c.current.Load().Certificates[0].Leaf }
 
 // tlsTexts are the contents of the files of config.TLS.
-type tlsTexts struct{ cert, key, clientCA []byte }
+type tlsTexts struct {
+	cert, key, clientCA []byte
+	err                 error // files that could not be read
+}
 
 // readTLS reads the files.
-func readTLS(files config.TLS) (t tlsTexts, err error) {
+func readTLS(files config.TLS) (t tlsTexts) {
+	// All files are read even if one is missing: the operator sees all that is wrong at once.
 	var errs []error
 	for _, f := range []struct {
 		key, path, holds string
@@ -165,6 +156,7 @@ func readTLS(files config.TLS) (t tlsTexts, err error) {
 			continue
 		}
 
+		var err error
 		*f.to, err = os.ReadFile(f.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -179,13 +171,15 @@ func readTLS(files config.TLS) (t tlsTexts, err error) {
 
 		errs = append(errs, err)
 	}
-	return t, errors.Join(errs...)
+	t.err = errors.Join(errs...)
+	return t
 }
 
-// sum identifies the contents.
-func (t tlsTexts) sum() (sum [sha256.Size]byte) {
+// hash identifies the contents.
+func (t tlsTexts) hash() (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, text := range [][]byte{t.cert, t.key, t.clientCA} {
+		// Hashed one by one: bytes that move from one file into another are a change.
 		part := sha256.Sum256(text)
 		h.Write(part[:])
 	}
@@ -195,6 +189,11 @@ func (t tlsTexts) sum() (sum [sha256.Size]byte) {
 
 // config makes the TLS configuration of a listener.
 func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+
+	// X509KeyPair would find most of this too, but names neither the key of the configuration nor the file.
 	var errs []error
 	if !hasBlock(t.cert, "CERTIFICATE") {
 		errs = append(errs, fmt.Errorf(
@@ -205,6 +204,7 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 	}
 
 	switch {
+	// OpenSSL's older form says in a header of the block that it is encrypted, not by its type.
 	case hasBlock(t.key, "ENCRYPTED PRIVATE KEY") || bytes.Contains(t.key, []byte("Proc-Type: 4,ENCRYPTED")):
 		errs = append(errs, fmt.Errorf(
 			"tls.key_file: the key in %s is encrypted: write it without a passphrase", files.KeyFile))
@@ -244,6 +244,7 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 // parseCertificates returns the error of the first certificate in PEM text that is
 // malformed.
 func parseCertificates(text []byte) error {
+	// X509KeyPair reads the first certificate only. Envoy would be the one to find a damaged intermediate.
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {

@@ -221,47 +221,65 @@ func TestCertificatesReload(t *testing.T) {
 			t.Errorf("%s: server: %v, client: %v", when, serverErr, clientErr)
 		}
 	}
-	c.reload()
-	c.reload()
-	expect("nothing has changed", 0, 0, first, first)
-
 	next := second.Leaf(t, "filter")
-	pki.Write(t, f.path, map[string][]byte{"tls.crt": next.Cert})
-	c.reload()
-	expect("the key is not written yet", 0, 0, first, first)
-	pki.Write(t, f.path, map[string][]byte{"tls.key": next.Key})
-	c.reload()
-	expect("the key has just been written", 0, 0, first, first)
-	c.reload()
-	expect("a new certificate", 1, 0, second, first)
+	nothing := func() {}
 
-	pki.Write(t, f.path, map[string][]byte{"ca.crt": second.PEM})
-	c.reload()
-	c.reload()
-	expect("a new client CA", 2, 0, second, second)
-	if _, serverErr, _ := handshake(t, c, clientOf(t, second, first.Leaf(t, "envoy"))); serverErr == nil {
-		t.Error("a certificate of the old CA is accepted")
+	// What happens while the files are not looked at: between two looks, and after one that has
+	// found a change, until they stay as they are.
+	steps := []func(){
+		nothing,
+		func() {
+			expect("nothing has changed", 0, 0, first, first)
+			pki.Write(t, f.path, map[string][]byte{"tls.crt": next.Cert})
+		},
+		func() {
+			expect("the key is not written yet", 0, 0, first, first)
+			pki.Write(t, f.path, map[string][]byte{"tls.key": next.Key})
+		},
+		func() { expect("the key has just been written", 0, 0, first, first) },
+		func() {
+			expect("a new certificate", 1, 0, second, first)
+			pki.Write(t, f.path, map[string][]byte{"ca.crt": second.PEM})
+		},
+		nothing,
+		func() {
+			expect("a new client CA", 2, 0, second, second)
+			if _, serverErr, _ := handshake(t, c, clientOf(t, second, first.Leaf(t, "envoy"))); serverErr == nil {
+				t.Error("a certificate of the old CA is accepted")
+			}
+			pki.Write(t, f.path, map[string][]byte{"tls.key": first.Leaf(t, "filter").Key})
+		},
+		nothing, nothing, nothing,
+		func() {
+			expect("another key", 2, 1, second, second)
+			if err := os.Remove(f.files.CertFile); err != nil {
+				t.Fatal(err)
+			}
+		},
+		nothing, nothing, nothing,
+		func() {
+			expect("a missing file", 2, 2, second, second)
+			if text := f.log.String(); strings.Count(text, "the earlier certificate stays") != 2 || !strings.Contains(text, "tls.key_file") || !strings.Contains(text, "there is no file") {
+				t.Errorf("log:\n%s", text)
+			}
+			f.write(t, next, second)
+		},
+		nothing,
+		func() { expect("the files are back", 3, 2, second, second) },
 	}
 
-	pki.Write(t, f.path, map[string][]byte{"tls.key": first.Leaf(t, "filter").Key})
-	for range 5 {
-		c.reload()
-	}
-	expect("another key", 2, 1, second, second)
-	if err := os.Remove(f.files.CertFile); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		c.reload()
-	}
-	expect("a missing file", 2, 2, second, second)
-	if text := f.log.String(); strings.Count(text, "the earlier certificate stays") != 2 || !strings.Contains(text, "tls.key_file") || !strings.Contains(text, "there is no file") {
-		t.Errorf("log:\n%s", text)
-	}
-	f.write(t, next, second)
-	c.reload()
-	c.reload()
-	expect("the files are back", 3, 2, second, second)
+	ctx, cancel := context.WithCancel(t.Context())
+	c.follower(func(time.Duration) <-chan time.Time {
+		if len(steps) == 0 {
+			cancel()
+			return nil
+		}
+		steps[0]()
+		steps = steps[1:]
+		passed := make(chan time.Time, 1)
+		passed <- time.Time{}
+		return passed
+	}).follow(ctx, c.first, nil)
 }
 
 // Bad files at the start are errors that name the key, the file and what to do.

@@ -27,6 +27,7 @@ func checkCommand(_ context.Context, p program, args []string) error {
 		return err
 	}
 	cfg, err := s.read()
+	// The file is no YAML, or cannot be read: of what it would have set nothing can be checked.
 	if cfg == nil {
 		return err
 	}

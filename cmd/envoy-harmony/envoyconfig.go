@@ -42,6 +42,7 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
+	// The flags come last. They say how Envoy reaches, from where it runs, what the configuration names.
 	o = forConfig(o, cfg)
 	if err := errors.Join(filter.apply(&o, cfg.TLS), loopback.apply(&o, cfg)); err != nil {
 		return err
@@ -79,6 +80,7 @@ func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
 		}
 		return nil
 	})
+
 	f.BoolVar(&o.ModeOverride, "mode-override", false,
 		"let the filter ask for the bodies that it needs (Envoy 1.40 or newer)")
 	f.StringVar(&o.RateLimitService, "rate-limit-service", "",
@@ -92,6 +94,7 @@ func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
 func (s *settings) openPaths() {
 	s.flags.Func("open-paths", "`paths` of the upstream that clients may use beside the default ones, "+
 		"comma-separated: /v1/batches, /v1/assistants/* or /* for all; sets routing.open_paths", func(v string) error {
+		// A list in JSON is one in YAML, in which keys are set.
 		list, err := json.Marshal(strings.Split(strings.ReplaceAll(v, " ", ""), ","))
 		s.set = append(s.set, "routing.open_paths="+string(list))
 		return err
@@ -116,6 +119,7 @@ func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 	o.ExtProc = cmp.Or(f.address, o.ExtProc)
 
 	switch {
+	// A flag without an effect is refused: the connection would be in plain text, and nobody would see it.
 	case !t.Enabled() && f.ca+f.cert+f.key != "":
 		return errors.New("--filter-ca, --filter-cert and --filter-key are for TLS, but the filter listens without " +
 			"it: set tls.cert_file and tls.key_file in the configuration, or leave the flags out")

@@ -63,7 +63,7 @@ func (w *writer) taken(t *testing.T, every time.Duration, now <-chan os.Signal) 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.cancel = cancel
-	f := follower{
+	f := follower[fileText]{
 		read: w.read, after: w.after, every: func() time.Duration { return every },
 		take: func(file fileText) {
 			if texts = append(texts, string(file.text)); every == 0 { // nothing else ends it

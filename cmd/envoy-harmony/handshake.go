@@ -45,6 +45,7 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		return nil, nil, err
 	}
 
+	// As the credentials of gRPC itself describe such a connection.
 	info := credentials.TLSInfo{State: conn.ConnectionState()}
 	info.SecurityLevel = credentials.PrivacyAndIntegrity
 	return conn, info, nil
@@ -56,6 +57,7 @@ func (h handshakes) shake(raw net.Conn) (*tls.Conn, error) {
 	conn := tls.Server(raw, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			// Afterwards nothing tells a client that offered no protocol from one that offered none of ours.
 			offered = hello.SupportedProtos
 			return h.current.Load(), nil
 		},
@@ -83,6 +85,7 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 func secureSuites() []uint16 {
 	var ids []uint16
 	for _, suite := range tls.CipherSuites() {
+		// RFC 9113 forbids the others (appendix A), and a peer may end a connection for one.
 		if strings.Contains(suite.Name, "_GCM_") || strings.Contains(suite.Name, "_CHACHA20_") {
 			ids = append(ids, suite.ID)
 		}
@@ -111,6 +114,8 @@ func (c *complaints) due(reason string, now time.Time) bool {
 	if last, ok := c.last[reason]; ok && now.Sub(last) < complaintInterval {
 		return false
 	}
+
+	// A few warnings too many are better than memory that peers can fill.
 	if len(c.last) >= maxComplaints {
 		clear(c.last)
 	}
@@ -120,6 +125,7 @@ func (c *complaints) due(reason string, now time.Time) bool {
 
 // reasonOf is an error without the addresses and the time of a connection.
 func reasonOf(err error) string {
+	// The text of such an error has the client's port, which is another one each time.
 	var network *net.OpError
 	if errors.As(err, &network) {
 		return network.Op + ": " + network.Err.Error()

@@ -28,9 +28,7 @@ Flags:
 
 // inspectCommand shows records.
 func inspectCommand(_ context.Context, p program, args []string) error {
-	flags := flag.NewFlagSet("inspect", flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
-
+	flags := recordFlags(p, "inspect", inspectUsage)
 	v := recordWriter{out: bufio.NewWriter(p.stdout), painter: newPainter(p.stdout)}
 	flags.BoolVar(&v.brief, "brief", false, "one line for each record")
 	flags.BoolVar(&v.tokens, "tokens", false, "show each token of outputs with its id and its time")
@@ -41,11 +39,6 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 		"print the records themselves as JSON, such as for a test case in filter/testdata/records")
 	curl := flags.String("curl", "",
 		"print a curl command that sends the request again to this base `URL`, such as http://127.0.0.1:10000")
-
-	flags.Usage = func() {
-		fmt.Fprint(p.stderr, inspectUsage)
-		flags.PrintDefaults()
-	}
 
 	if err := parseRecords(flags, args); err != nil {
 		return err
@@ -75,6 +68,17 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 	}
 
 	return v.out.Flush()
+}
+
+// recordFlags makes the flags of a command whose arguments are files of records.
+func recordFlags(p program, name, usage string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(p.stderr)
+	flags.Usage = func() {
+		fmt.Fprint(p.stderr, usage)
+		flags.PrintDefaults()
+	}
+	return flags
 }
 
 // parseRecords parses the flags of a command whose arguments are files of records.
@@ -136,6 +140,7 @@ func (v *recordWriter) head(r *record.Record) {
 	}
 
 	style := ""
+	// A stream that failed has the status 200 all the same.
 	if r.Result.Status != 200 || r.Result.Outcome != "ok" {
 		style = styleNote
 	}
@@ -162,6 +167,7 @@ const barWidth = 40
 
 // steps writes what took how long, each with its part of the time.
 func (v *recordWriter) steps(steps []inspect.Step) {
+	// Not 0, since times are divided by it.
 	var total int64 = 1
 	for _, s := range steps {
 		total = max(total, s.To)
@@ -211,6 +217,7 @@ func (v *recordWriter) message(m *inspect.Message, tokens bool) {
 	v.print("", "  (%d tokens)\n", len(m.Pieces))
 
 	if !tokens {
+		// Pagers forget a color at the end of a line.
 		for line := range strings.SplitSeq(m.Text(), "\n") {
 			v.print(style, "    %s\n", line)
 		}

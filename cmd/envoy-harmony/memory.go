@@ -46,6 +46,7 @@ func memoryOf(p program) memory {
 		return memory{}
 	}
 	return memory{
+		// Divided first: a limit can be so large that the product would not fit.
 		limit: limit / softDenominator * softNumerator, cgroup: limit,
 		source: fmt.Sprintf("the memory limit of the cgroup (%s), %d bytes", version, limit),
 	}
@@ -53,6 +54,7 @@ func memoryOf(p program) memory {
 
 // half is the memory of a process that shares its cgroup with another one, an Envoy.
 func (m memory) half() memory {
+	// GOMEMLIMIT is of this process alone.
 	if m.cgroup > 0 {
 		m.limit /= 2
 	}
@@ -89,6 +91,7 @@ func cgroupLimit(system fs.FS) (limit int64, version string) {
 		return 0, ""
 	}
 
+	// Hosts can have both versions mounted; the memory controller is in one of them.
 	for lines := bufio.NewScanner(bytes.NewReader(groups)); lines.Scan(); {
 		fields := strings.SplitN(lines.Text(), ":", 3) // hierarchy:controllers:path
 		if len(fields) != 3 {
@@ -127,6 +130,7 @@ func leastLimit(system fs.FS, mounts []byte, group, file string) (least int64) {
 			below = ""
 		}
 		point = strings.TrimPrefix(point, "/")
+		// The groups around it, such as that of a pod, can have less.
 		for folder := path.Join(point, below); ; folder = path.Dir(folder) {
 			if n := limitIn(system, path.Join(folder, file)); n > 0 && (least == 0 || n < least) {
 				least = n

@@ -73,6 +73,7 @@ func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry
 		return o, nil
 	}
 
+	// For the whole process: the SDK has no other way to say that exports fail.
 	otel.SetErrorHandler(&exportErrors{log: log})
 	from, err := resourceOf(ctx)
 	if err != nil {
@@ -101,6 +102,7 @@ func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry
 
 // tracers makes spans; nil: none are wanted.
 func (o *openTelemetry) tracers() trace.TracerProvider {
+	// A nil pointer in the interface would not be nil.
 	if o.traces == nil {
 		return nil
 	}
@@ -117,9 +119,11 @@ func (o *openTelemetry) meters() metric.MeterProvider {
 
 // close sends what has not been sent yet, within flushTimeout.
 func (o *openTelemetry) close() error {
+	// Not of the command's context, which has ended by now.
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	var traces, metrics error
+	// Side by side: a collector that does not answer takes the time once.
 	var both sync.WaitGroup
 	if o.traces != nil {
 		both.Go(func() { traces = o.traces.Shutdown(ctx) })
@@ -161,6 +165,7 @@ func exporterOf(signal string) (protocol string, err error) {
 			variable, exporter)
 	}
 
+	// The specification has the variable of a signal precede that of all signals.
 	variable = "OTEL_EXPORTER_OTLP_" + name + "_PROTOCOL"
 	if os.Getenv(variable) == "" {
 		variable = envProtocol
@@ -202,6 +207,7 @@ func contentAllowed(value string) (bool, error) {
 // OTEL_RESOURCE_ATTRIBUTES override it.
 func resourceOf(ctx context.Context) (*resource.Resource, error) {
 	host, _ := os.Hostname() // in Kubernetes the name of the pod
+	// The environment comes last, so that it overrides.
 	r, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(
@@ -226,6 +232,7 @@ type exportErrors struct {
 func (e *exportErrors) Handle(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	// An exporter reports each batch that it loses: several a minute while a collector is away.
 	if now := time.Now(); now.After(e.next) {
 		e.next = now.Add(exportNews)
 		e.log.WithError(err).Warn("spans or metrics could not be sent by OTLP; see OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -42,6 +42,7 @@ func newPainter(w io.Writer) painter {
 // so that they have no effect.
 func (p painter) styled(out *bufio.Writer, style, text string) {
 	if p.on {
+		// In a file or a pipe the text is for programs, and stays as it is.
 		text = strings.Map(visible, text)
 	}
 	if p.on && style != "" {
@@ -55,6 +56,7 @@ func visible(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
 		return r
+	// Unicode has a picture for each of these, in the same order.
 	case r < ' ':
 		return '\u2400' + r
 	case 0x7F <= r && r < 0xA0:
@@ -75,6 +77,7 @@ func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
 	var text []byte
 	style, channel := "", false
 	for _, t := range tokens {
+		// What follows <|channel|> as text is the name of a channel, by which the rest is colored.
 		if name, ok := harmony.SpecialName(t); ok {
 			p.styled(out, "", string(d.Flush(nil)))
 			p.styled(out, styleSpecial, name)
@@ -84,6 +87,7 @@ func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
 			}
 			continue
 		}
+
 		text, _ = d.Append(text[:0], t)
 		if channel {
 			style, channel = channelStyles[string(text)], false

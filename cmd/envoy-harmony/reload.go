@@ -30,20 +30,16 @@ func (s *service) followFile(ctx context.Context, from *settings, now <-chan os.
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := &follower{
+	f := &follower[fileText]{
 		read:  from.fileText,
 		every: func() time.Duration { return s.filter.Config().ReloadInterval.Duration },
 		after: time.After,
 		take:  func(file fileText) { s.reload(from, file) },
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.follow(ctx, from.content, now)
-	}()
+	done := doneOf(func() { f.follow(ctx, from.content, now) })
 	return func() {
 		cancel()
-		<-ended
+		<-done
 	}
 }
 
@@ -61,19 +57,21 @@ func (f fileText) hash() [sha256.Size]byte {
 	return sha256.Sum256(f.text)
 }
 
-// follower decides when what is in a file is taken over: once it has been the same for
-// settleTime. It takes exactly what it has read, not what the file has become since.
-type follower struct {
-	read func() fileText
+// follower decides when what is in a file, or in several that belong together, is taken over:
+// once it has been the same for settleTime. It takes exactly what it has read, not what the
+// file has become since.
+type follower[T interface{ hash() [sha256.Size]byte }] struct {
+	read func() T
 	// every is the time between two looks at the file; 0: it is looked at only on request.
 	every func() time.Duration
 	after func(time.Duration) <-chan time.Time
-	take  func(fileText)
+	take  func(T)
 }
 
 // follow looks at the file until ctx ends. seen is what is in use.
-func (f *follower) follow(ctx context.Context, seen [sha256.Size]byte, now <-chan os.Signal) {
+func (f *follower[T]) follow(ctx context.Context, seen [sha256.Size]byte, now <-chan os.Signal) {
 	for {
+		// Asked for anew each time: the reload before may have changed the interval.
 		var poll <-chan time.Time // nil: never
 		if every := f.every(); every > 0 {
 			poll = f.after(every)
@@ -99,7 +97,7 @@ func (f *follower) follow(ctx context.Context, seen [sha256.Size]byte, now <-cha
 
 // settled returns what is in the file as soon as that is seen, unless it was asked for, or
 // has been the same for settleTime.
-func (f *follower) settled(ctx context.Context, seen [sha256.Size]byte, asked bool) fileText {
+func (f *follower[T]) settled(ctx context.Context, seen [sha256.Size]byte, asked bool) T {
 	file := f.read()
 	for asked || file.hash() != seen {
 		select {
@@ -144,6 +142,8 @@ func (s *service) reload(from *settings, file fileText) {
 		log.WithError(err).Error("the changed configuration is refused: the one before stays in use")
 		return
 	}
+
+	// The level is the process's: all other keys follow with the generation.
 	if level, err := logrus.ParseLevel(next.Log.Level); err == nil { // it has been checked
 		s.log.SetLevel(level)
 	}

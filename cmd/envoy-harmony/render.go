@@ -84,6 +84,7 @@ func renderMux(service http.Handler, registry prometheus.Gatherer) http.Handler 
 	mux := http.NewServeMux()
 	mux.Handle("/", service)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	// The first is where probes that were written for vLLM look.
 	for _, path := range []string{"/health", "/healthz", "/readyz"} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	}
@@ -92,12 +93,8 @@ func renderMux(service http.Handler, registry prometheus.Gatherer) http.Handler 
 
 // serveRendering serves until ctx ends, and then the requests that have begun.
 func serveRendering(ctx context.Context, listener net.Listener, h http.Handler, log *logrus.Logger) error {
-	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: renderReadTimeout,
-		Protocols: &http.Protocols{},
-	}
-	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true)
+	server := newHTTPServer(h)
+	server.ReadTimeout = renderReadTimeout
 
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -111,6 +108,7 @@ func serveRendering(ctx context.Context, listener net.Listener, h http.Handler, 
 	log.Info("draining")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), renderDrain)
 	defer cancel()
+	// Serve returns when Shutdown begins: its result is looked at after. Close ends what is left then.
 	err := errors.Join(server.Shutdown(drain), server.Close())
 	if stopped := <-ended; !errors.Is(stopped, http.ErrServerClosed) {
 		err = errors.Join(err, stopped)

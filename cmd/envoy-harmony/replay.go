@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -37,8 +36,7 @@ Flags:
 
 // replayCommand replays records.
 func replayCommand(ctx context.Context, p program, args []string) error {
-	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
+	flags := recordFlags(p, "replay", replayUsage)
 	file := flags.String("config", "",
 		"configuration `FILE` in place of that in the records, such as for its seal keys")
 	show := flags.Int("show", 20, "how many differences are shown; 0: all")
@@ -52,11 +50,6 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		})
 	model := flags.String("engine-model", "", "the engines' `name` of the model (default: that of the records)")
 	greedy := flags.Bool("greedy", false, "ask with temperature 0")
-
-	flags.Usage = func() {
-		fmt.Fprint(p.stderr, replayUsage)
-		flags.PrintDefaults()
-	}
 
 	if err := parseRecords(flags, args); err != nil {
 		return err
@@ -148,6 +141,7 @@ func (r *replayer) play(file string, rec *record.Record) {
 	player, err := r.player(rec)
 	if err != nil {
 		r.skipped["its configuration: "+err.Error()]++
+		// A finding too: after an update this version would not start with it.
 		r.refused++
 		return
 	}
@@ -165,6 +159,7 @@ func (r *replayer) play(file string, rec *record.Record) {
 func (r *replayer) differ(file string, rec *record.Record, differences []replay.Difference) {
 	causes := map[string]bool{}
 	for _, d := range differences {
+		// A cause counts once for a record, however many differences it makes.
 		causes[d.Cause] = true
 		if r.show == 0 || r.shown < r.show {
 			r.shown++
@@ -178,6 +173,7 @@ func (r *replayer) differ(file string, rec *record.Record, differences []replay.
 
 // player returns what replays a record.
 func (r *replayer) player(rec *record.Record) (*replay.Player, error) {
+	// Thousands of records have the same configuration, and a player is not cheap to make.
 	key := rec.Config
 	if r.config != nil {
 		key = ""
@@ -196,6 +192,7 @@ func (r *replayer) player(rec *record.Record) (*replay.Player, error) {
 		cfg.Responses.SealKeys = nil // no record has them
 	}
 
+	// After the record's own: what no record has, such as seal keys, comes from here.
 	if _, err := cfg.ApplyEnv(r.program.environ); err != nil {
 		return nil, err
 	}

@@ -50,9 +50,11 @@ func (r *replayer) ask(_ string, rec *record.Record) {
 	}
 
 	for i := range calls {
-		for _, a := range r.asked { // in turns, so that both have the same load
+		// In turns, so that all have the same load.
+		for _, a := range r.asked {
 			is, err := a.engine.Ask(r.ctx, calls[i].Request)
 			if err != nil {
+				// That an engine fails is a result of the comparison, and no reason to end it.
 				is.Refused = err.Error()
 			}
 

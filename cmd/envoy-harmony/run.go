@@ -83,6 +83,7 @@ func runCommand(ctx context.Context, p program, args []string) error {
 // runTogether runs the filter on a socket in a temporary directory, and an Envoy in
 // front of it, until ctx ends.
 func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logrus.Logger, o runOptions) error {
+	// Before anything is started: a missing Envoy is the most likely error of a first run.
 	binary, err := envoy.Find(s.program.getenv)
 	if err != nil {
 		return err
@@ -99,6 +100,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{}
 		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
 		c.Admin = cmp.Or(c.Admin, "127.0.0.1:0")
+		// What is not stored here may be there.
 		c.Responses.RelayUnknown = c.Responses.RelayUnknown || o.envoy.Upstream != ""
 	}
 	s.adjust(cfg)
@@ -126,6 +128,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	if err != nil {
 		return ignoreCancel(ctx, err)
 	}
+	// ctx has ended by then. Stop has a bound of its own.
 	defer proxy.Stop(context.WithoutCancel(ctx))
 
 	address, err := proxy.ListenAddress(ctx)
@@ -171,6 +174,7 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 // error.
 func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.log.Info("draining")
+	// Streams that are followed wait for others: Envoy would count them as running until its time is over.
 	svc.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.filter.Config().DrainTimeout.Duration)
 	defer cancel()
@@ -214,6 +218,7 @@ func ignoreCancel(ctx context.Context, err error) error {
 
 const (
 	probeInterval = 100 * time.Millisecond
+	probeTimeout  = 10 * time.Second
 	probeNews     = 10 * time.Second // interval of log lines while an engine does not answer
 )
 
@@ -224,6 +229,7 @@ func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
 		return logrus.Fields{"upstream": o.Upstream}
 	}
 	for _, e := range envoyEngines(cfg) {
+		// Probes go where the bootstrap sends other paths: a gRPC service has none of the API.
 		if !e.GRPC {
 			return logrus.Fields{"engine": e.Name, "urls": strings.Join(e.URLs, ",")}
 		}
@@ -235,9 +241,10 @@ func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
 // passes through Envoy and the filter to the engine. Any answer of the engine is a
 // success. If one of the three does not run, the status is 5xx.
 func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
+	// Engines and Envoy take some moments to start: that is not worth a line.
 	news := time.Now().Add(probeInterval * 5)
 	for {
-		status, err := probe(ctx, "http://"+address+"/v1/chat/completions")
+		status, err := statusOf(ctx, http.MethodOptions, "http://"+address+"/v1/chat/completions", probeTimeout)
 		if err == nil && status < http.StatusInternalServerError {
 			return nil
 		}
@@ -261,14 +268,16 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 	}
 }
 
-// probe returns the status of OPTIONS.
-func probe(ctx context.Context, url string) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// statusOf sends a request without a body, and returns the status of the answer.
+func statusOf(ctx context.Context, method, url string, timeout time.Duration) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, url, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
+
+	// A connection that stays open would be one more that Envoy waits for when it drains.
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

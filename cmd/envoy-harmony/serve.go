@@ -99,21 +99,16 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 // closeConnections has an Envoy fail its health checks. From then on every response
 // asks its client to close the connection, so that the next request goes elsewhere.
 func closeConnections(admin string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(admin, "/")+"/healthcheck/fail",
-		http.NoBody)
-	if err != nil {
+	// Not longer: the drain of the filter itself waits for this, and Kubernetes for both.
+	const timeout = 2 * time.Second
+
+	url := strings.TrimSuffix(admin, "/") + "/healthcheck/fail"
+	status, err := statusOf(context.Background(), http.MethodPost, url, timeout)
+	switch {
+	case err != nil:
 		return fmt.Errorf("drain Envoy: %w", err)
-	}
-	req.Close = true // one request
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("drain Envoy: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("drain Envoy: %s", resp.Status)
+	case status != http.StatusOK:
+		return fmt.Errorf("drain Envoy: status %d", status)
 	}
 	return nil
 }

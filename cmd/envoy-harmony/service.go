@@ -59,6 +59,7 @@ type service struct {
 // startService starts serving at Config.Listen and Config.Admin. ownEnvoy says that
 // the command has made Envoy's configuration from cfg.
 func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, ownEnvoy bool) (*service, error) {
+	// Not the global one, to which any package that is imported can add.
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), thisBuild().metric())
@@ -76,6 +77,7 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	}
 	s := &service{
 		log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans,
+		// Room for both servers: they end even if nobody receives.
 		ended: make(chan error, 2), graces: shutdownGraces,
 	}
 
@@ -109,10 +111,12 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.ForceServerCodecV2(filter.Codec()),
+		// What the handlers use is closed after the server has stopped.
 		grpc.WaitForHandlers(true),
 		// What has come of a body and has not been counted yet: without this bound the
 		// window of a fast stream grows to 16 MiB.
 		grpc.StaticStreamWindowSize(streamWindow),
+		// A connection of HTTP/2 never ends by itself, and a new replica would get no streams.
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{

@@ -39,13 +39,7 @@ type settings struct {
 }
 
 func newSettings(p program, name, usage string) *settings {
-	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError), memory: memoryOf(p)}
-	s.flags.SetOutput(p.stderr)
-	s.flags.Usage = func() {
-		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony %s\n\n%s\n\nFlags:\n", name, strings.TrimSpace(usage))
-		s.flags.PrintDefaults()
-	}
-
+	s := &settings{program: p, flags: newFlags(p, name, "", usage), memory: memoryOf(p)}
 	s.flags.StringVar(&s.file, "config", "", "the configuration `file` (YAML, see docs/configuration.md)")
 	s.flags.Func("set",
 		"set a key of the configuration, such as limits.header_hold=5s (`KEY=VALUE`, repeatable)",
@@ -71,6 +65,18 @@ func newSettings(p program, name, usage string) *settings {
 	return s
 }
 
+// newFlags makes the flags of a command. arguments follow its name in the usage.
+func newFlags(p program, name, arguments, usage string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(p.stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Usage: envoy-harmony %s%s\n\n%s\n\nFlags:\n", name, arguments,
+			strings.TrimSpace(usage))
+		flags.PrintDefaults()
+	}
+	return flags
+}
+
 // alias adds a flag that sets one key of the configuration.
 func (s *settings) alias(name, key, usage string) {
 	s.flags.Func(name, usage+"; sets "+key, func(v string) error {
@@ -94,6 +100,7 @@ func (s *settings) parse(args []string) error {
 func (s *settings) parseFlags(args []string) error {
 	for _, arg := range args {
 		if arg == "-h" || arg == "-help" || arg == "--help" {
+			// Help that was asked for is output, and no error.
 			s.flags.SetOutput(s.program.stdout)
 		}
 	}
@@ -168,6 +175,8 @@ func (s *settings) readText(file fileText) (*config.Config, error) {
 		return nil, fmt.Errorf("read the configuration: %w", file.err)
 	}
 	c, err := config.DefaultsIn(s.memory.limit).Parse(s.file, file.text)
+
+	// The text is no YAML. Nothing of it could be put under the environment.
 	if c == nil {
 		return nil, err
 	}
@@ -186,6 +195,8 @@ func (s *settings) defaults(of *config.Config) *config.Config {
 // over puts the environment and the flags over what the file says. err is what is wrong
 // with the file.
 func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
+	// After each step the configuration is compared with the one before it, so that what wins is what
+	// is named as the origin.
 	errs := []error{err}
 	s.origins = map[string]string{}
 	defaults := config.DefaultsIn(s.memory.limit)
@@ -209,7 +220,9 @@ func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 	}
 	s.origin("a flag", &before, c)
 
+	// Only now it is known where the store is.
 	c.FitStore(s.memory.limit)
+	// Validate wants an engine. Nothing asks this one.
 	if s.engineless && len(c.Engines) == 0 {
 		c.Engines = []config.Engine{{Kind: engine.Kinds()[0]}}
 	}
@@ -237,6 +250,7 @@ func (s *settings) origin(source string, before, after *config.Config) {
 func parseEngine(v string) (config.Engine, error) {
 	var e config.Engine
 	kind, urls, _ := strings.Cut(v, "=")
+	// Only before the =, after which addresses have colons.
 	if name, rest, ok := strings.Cut(kind, ":"); ok {
 		e.Name, kind = name, rest
 	}

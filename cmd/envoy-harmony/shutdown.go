@@ -28,12 +28,8 @@ func (s *service) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout.Duration)
 	defer cancel()
 
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.grpc.GracefulStop()
-	}()
-
+	// GracefulStop has no bound of its own, and one stream that hangs would hold it up for good.
+	done := doneOf(s.grpc.GracefulStop)
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -42,6 +38,16 @@ func (s *service) drain() {
 		within(s.graces.abort, done)
 	}
 	s.stopWithin(ctx)
+}
+
+// doneOf runs do on another goroutine, and returns what is closed when do has ended.
+func doneOf(do func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	return done
 }
 
 // within waits for done, and reports whether that was closed in time.
@@ -58,6 +64,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 // stop ends the service at once.
 func (s *service) stop() {
+	// A context that has ended is the least time there is.
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	s.stopWithin(now)
@@ -89,12 +96,7 @@ func (s *service) stopWithin(ctx context.Context) {
 // stopStreams resets the streams that are left. It reports whether all have ended:
 // the process does not wait for those that hang.
 func (s *service) stopStreams() bool {
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		s.grpc.Stop()
-	}()
-	if within(s.graces.stop, stopped) {
+	if within(s.graces.stop, doneOf(s.grpc.Stop)) {
 		return true
 	}
 	s.log.Errorf("requests hang: the process does not wait for them. Please report this, with the log lines of the " +
@@ -104,18 +106,18 @@ func (s *service) stopStreams() bool {
 
 // closeFilter closes the filter. Background responses may run until ctx ends.
 func (s *service) closeFilter(ctx context.Context) {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
+	closed := doneOf(func() {
 		if err := s.filter.Close(ctx); err != nil {
 			s.log.WithError(err).Warn("closing the filter failed")
 		}
-	}()
+	})
 	select {
 	case <-closed:
 		return
 	case <-ctx.Done():
 	}
+
+	// The filter has ended the responses itself, and stores that: a store that hangs must not keep the process.
 	if !within(s.graces.close, closed) {
 		s.log.Errorf(
 			"background responses could not be stored within %s: the process does not wait for them", s.graces.close)

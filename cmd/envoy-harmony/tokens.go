@@ -50,7 +50,7 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 	}
 
 	w := &tokensWork{name: args[0]}
-	if !w.choose() {
+	if w.do = w.command(); w.do == nil {
 		fmt.Fprintf(p.stderr, "tokens: no command %q: use encode, decode, render or parse\n", args[0])
 		return errUsage
 	}
@@ -71,17 +71,22 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 
 // tokensWork is one execution of a subcommand of tokens.
 type tokensWork struct {
-	name     string
-	whole    tokensPart // runs on the whole input
-	line     tokensPart // runs on each line, with -jsonl
-	jsonl    bool
-	special  bool   // encode
-	filter   bool   // render
-	text     bool   // render
-	training bool   // render
-	next     string // render
-	role     string // parse
-	mode     harmony.Mode
+	name string
+	do   tokensPart
+	// jsonl says that each line of input and output is a JSON object.
+	jsonl bool
+
+	// Flags of encode.
+	special bool
+	// Flags of render.
+	filter   bool
+	text     bool
+	training bool
+	next     string
+	// Flags of parse.
+	role string
+	mode harmony.Mode
+
 	renderer *harmony.Renderer
 	paint    painter
 }
@@ -118,21 +123,19 @@ func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
 // tokensPart processes one input: everything, or a line.
 type tokensPart func(in []byte, out *bufio.Writer) error
 
-// choose sets the functions of the subcommand. It returns false for an unknown one.
-func (c *tokensWork) choose() bool {
+// command returns what the subcommand does; nil: there is no such subcommand.
+func (c *tokensWork) command() tokensPart {
 	switch c.name {
 	case "encode":
-		c.whole, c.line = c.encode, c.encodeLine
+		return c.encode
 	case "decode":
-		c.whole, c.line = c.decode, c.decodeLine
+		return c.decode
 	case "render":
-		c.whole, c.line = c.render, c.renderLine
+		return c.render
 	case "parse":
-		c.whole, c.line = c.parse, c.parseLine
-	default:
-		return false
+		return c.parse
 	}
-	return true
+	return nil
 }
 
 func (c *tokensWork) run(files []string, stdin io.Reader, stdout io.Writer) error {
@@ -167,6 +170,8 @@ func (c *tokensWork) configure(stdout io.Writer) error {
 			return fmt.Errorf("role %q: use assistant, user, system, developer, tool or none", *role)
 		}
 	}
+
+	// By default as openai-harmony does it, so that outputs of both can be compared.
 	options := []harmony.RendererOption{
 		harmony.WithReferenceSchema(),
 		harmony.WithAnalysis(harmony.DropBeforeFirstFinal),
@@ -185,15 +190,17 @@ func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 		if err != nil {
 			return err
 		}
-		return c.whole(data, out)
+		return c.do(data, out)
 	}
 
+	// Not a Scanner, whose lines are bounded: the ids of a prompt are megabytes.
 	lines := bufio.NewReader(in)
 	failed := 0
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			if err := c.line(line, out); err != nil {
+			if err := c.do(line, out); err != nil {
+				// The other lines count all the same: outputs are compared with others line by line.
 				failed++
 				writeLine(out, map[string]string{"error": err.Error()})
 			}
@@ -217,103 +224,84 @@ func writeLine(out *bufio.Writer, v any) {
 	_ = e.Encode(v)
 }
 
-type (
-	textLine  struct{ S *string }
-	tokenLine struct {
-		T []harmony.Token `json:"t"`
-	}
-)
-
-func (c *tokensWork) encodeText(text string) []harmony.Token {
-	if c.special {
-		return harmony.AppendEncodeSpecial([]harmony.Token{}, text)
-	}
-	return harmony.AppendEncode([]harmony.Token{}, text)
-}
-
 func (c *tokensWork) encode(in []byte, out *bufio.Writer) error {
-	writeIDs(out, c.encodeText(string(in)))
-	return nil
-}
+	text := string(in)
+	if c.jsonl {
+		var line struct{ S *string }
+		if err := json.Unmarshal(in, &line); err != nil {
+			return err
+		}
+		if line.S == nil {
+			return errors.New(`the line has no "s": write {"s": "text"}`)
+		}
+		text = *line.S
+	}
 
-func (c *tokensWork) encodeLine(in []byte, out *bufio.Writer) error {
-	var line textLine
-	if err := json.Unmarshal(in, &line); err != nil {
-		return err
+	appendTokens := harmony.AppendEncode
+	if c.special {
+		appendTokens = harmony.AppendEncodeSpecial
 	}
-	if line.S == nil {
-		return errors.New(`the line has no "s": write {"s": "text"}`)
-	}
-	writeLine(out, tokenLine{c.encodeText(*line.S)})
+	c.writeTokens(out, appendTokens(nil, text))
 	return nil
 }
 
 func (c *tokensWork) decode(in []byte, out *bufio.Writer) error {
-	tokens, err := readIDs(string(in))
+	tokens, err := c.readTokens(in)
 	if err != nil {
 		return err
 	}
-	c.paint.tokens(out, tokens)
-	return nil
-}
+	if !c.jsonl {
+		c.paint.tokens(out, tokens)
+		return nil
+	}
 
-func (c *tokensWork) decodeLine(in []byte, out *bufio.Writer) error {
-	tokens, err := readTokenLine(in)
-	if err != nil {
-		return err
-	}
 	var d harmony.Decoder
 	var text []byte
 	for _, t := range tokens {
 		text, _ = d.Append(text, t)
 	}
-	writeLine(out, struct {
-		S string `json:"s"`
-	}{string(d.Flush(text))})
+	writeLine(out, map[string]string{"s": string(d.Flush(text))})
 	return nil
-}
-
-func (c *tokensWork) renderConversation(in []byte) ([]harmony.Token, error) {
-	msgs, err := harmony.UnmarshalConversation(in)
-	switch {
-	case err != nil:
-		return nil, err
-	case c.training:
-		return c.renderer.AppendTraining([]harmony.Token{}, msgs)
-	case c.next == "":
-		return c.renderer.AppendConversation([]harmony.Token{}, msgs)
-	}
-	return c.renderer.AppendCompletion(nil, msgs, harmony.Role(c.next))
 }
 
 func (c *tokensWork) render(in []byte, out *bufio.Writer) error {
-	tokens, err := c.renderConversation(in)
+	msgs, err := harmony.UnmarshalConversation(in)
 	if err != nil {
 		return err
 	}
-	if c.text {
+
+	var tokens []harmony.Token
+	switch {
+	case c.training:
+		tokens, err = c.renderer.AppendTraining(nil, msgs)
+	case c.next == "":
+		tokens, err = c.renderer.AppendConversation(nil, msgs)
+	default:
+		tokens, err = c.renderer.AppendCompletion(nil, msgs, harmony.Role(c.next))
+	}
+	if err != nil {
+		return err
+	}
+
+	if c.text && !c.jsonl {
 		c.paint.tokens(out, tokens)
 		return nil
 	}
-	writeIDs(out, tokens)
-	return nil
-}
-
-func (c *tokensWork) renderLine(in []byte, out *bufio.Writer) error {
-	tokens, err := c.renderConversation(in)
-	if err != nil {
-		return err
-	}
-	writeLine(out, tokenLine{tokens})
+	c.writeTokens(out, tokens)
 	return nil
 }
 
 func (c *tokensWork) parse(in []byte, out *bufio.Writer) error {
-	tokens, err := readIDs(string(in))
+	tokens, err := c.readTokens(in)
 	if err != nil {
 		return err
 	}
 	p := harmony.NewParser(c.mode, harmony.Role(c.role))
+	if c.jsonl {
+		writeLine(out, parsed(p, tokens))
+		return nil
+	}
+
 	err = parseTokens(p, tokens, func(e harmony.Event) { c.paint.event(out, e) })
 	repairs := p.Repairs()
 	for kind, n := range repairs.All() {
@@ -330,15 +318,11 @@ type parsedLine struct {
 	Error string      `json:"error,omitempty"`
 }
 
-func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
-	tokens, err := readTokenLine(in)
-	if err != nil {
-		return err
-	}
-
+// parsed parses a completion. An error is a part of the result.
+func parsed(p *harmony.Parser, tokens []harmony.Token) parsedLine {
 	result := parsedLine{Msgs: [][4]string{}}
 	var delta, text []byte
-	err = parseTokens(harmony.NewParser(c.mode, harmony.Role(c.role)), tokens, func(e harmony.Event) {
+	err := parseTokens(p, tokens, func(e harmony.Event) {
 		text = append(text, e.Text...)
 		switch e.Kind {
 		case harmony.MessageStart:
@@ -355,13 +339,13 @@ func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
 	if err != nil {
 		result.Err, result.Error = true, err.Error()
 	}
-	writeLine(out, result)
-	return nil
+	return result
 }
 
 // parseTokens parses a completion up to its end or the first error.
 func parseTokens(p *harmony.Parser, tokens []harmony.Token, each func(harmony.Event)) error {
 	for _, t := range tokens {
+		// With an error come the events before it, which openai-harmony has returned by then too.
 		events, err := p.Push(t)
 		for _, e := range events {
 			each(e)
@@ -377,21 +361,20 @@ func parseTokens(p *harmony.Parser, tokens []harmony.Token, each func(harmony.Ev
 	return err
 }
 
-func readTokenLine(in []byte) ([]harmony.Token, error) {
-	var line struct{ T *[]harmony.Token }
-	if err := json.Unmarshal(in, &line); err != nil {
-		return nil, err
+// readTokens reads ids that are separated by spaces, commas, brackets or newlines, or those of a line.
+func (c *tokensWork) readTokens(in []byte) ([]harmony.Token, error) {
+	if c.jsonl {
+		var line struct{ T *[]harmony.Token }
+		if err := json.Unmarshal(in, &line); err != nil {
+			return nil, err
+		}
+		if line.T == nil {
+			return nil, errors.New(`the line has no "t": write {"t": [ids]}`)
+		}
+		return *line.T, nil
 	}
-	if line.T == nil {
-		return nil, errors.New(`the line has no "t": write {"t": [ids]}`)
-	}
-	return *line.T, nil
-}
 
-// readIDs parses token ids that are separated by spaces, commas, brackets or
-// newlines.
-func readIDs(text string) ([]harmony.Token, error) {
-	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) })
+	fields := strings.FieldsFunc(string(in), func(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) })
 	tokens := make([]harmony.Token, len(fields))
 	for i, f := range fields {
 		id, err := strconv.ParseUint(f, 10, 32)
@@ -403,13 +386,13 @@ func readIDs(text string) ([]harmony.Token, error) {
 	return tokens, nil
 }
 
-func writeIDs(out *bufio.Writer, tokens []harmony.Token) {
-	var b []byte
-	for i, t := range tokens {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		b = strconv.AppendUint(b, uint64(t), 10)
+// writeTokens writes ids separated by spaces, or as a line. Flush returns an error of the writer.
+func (c *tokensWork) writeTokens(out *bufio.Writer, tokens []harmony.Token) {
+	if c.jsonl {
+		// No tokens are an empty list, and not null.
+		writeLine(out, map[string][]harmony.Token{"t": append([]harmony.Token{}, tokens...)})
+		return
 	}
-	_, _ = out.Write(append(b, '\n')) // Flush returns the error
+	ids := strings.Trim(fmt.Sprint(tokens), "[]")
+	_, _ = out.WriteString(ids + "\n")
 }

@@ -41,13 +41,16 @@ func newBuild(linked build, info *debug.BuildInfo) build {
 		settings[s.Key] = s.Value
 	}
 	module := info.Main.Version
+	// What the go command says of a work tree is no version.
 	if module == "(devel)" {
 		module = ""
 	}
 	commit := settings["vcs.revision"]
+	// Nobody could build the same from that commit.
 	if commit != "" && settings["vcs.modified"] == "true" {
 		commit += "-dirty"
 	}
+
 	const unknown = "unknown"
 	return build{
 		version:   cmp.Or(linked.version, strings.TrimPrefix(module, "v"), unknown),

@@ -97,6 +97,7 @@ func (e *Error) With(cause error) *Error {
 // server has the words by which clients decide to send the request again. They have
 // no status to decide by.
 func (e *Error) InStream() *Error {
+	// An error of the request stays as it is: to send it again would not help.
 	if e.Status < http.StatusInternalServerError || strings.HasSuffix(e.Message, inStream) {
 		return e
 	}

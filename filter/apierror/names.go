@@ -31,6 +31,7 @@ func Names(names []string) string {
 		}
 
 		if len(name) > maxNamedText {
+			// The cut may be in a character.
 			name = strings.ToValidUTF8(name[:maxNamedText], "") + "..."
 		}
 		text.WriteString(strconv.Quote(name))
@@ -40,6 +41,7 @@ func Names(names []string) string {
 
 // unique returns names without those that are there before.
 func unique(names []string) []string {
+	// Most errors name one.
 	if len(names) < 2 {
 		return names
 	}

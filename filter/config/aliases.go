@@ -59,9 +59,9 @@ func (c *Config) AliasNames() []string {
 	return names
 }
 
-func (c *Config) checkAliases() (errs []error) {
+func (c *Config) checkAliases() (errs faults) {
 	bad := func(i int, key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("aliases[%d].%s: %w", i, key, fmt.Errorf(format, args...)))
+		errs.add("aliases[%d].%s: %w", i, key, fmt.Errorf(format, args...))
 	}
 
 	for i, a := range c.Aliases {
@@ -90,6 +90,7 @@ func (c *Config) checkAliases() (errs []error) {
 
 // covers reports whether a takes all that another alias takes.
 func (a Alias) covers(other Alias) bool {
+	// A pattern takes more names than any whole one.
 	beginning, pattern := other.pattern()
 	if _, wide := a.pattern(); pattern && !wide {
 		return false

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,6 +79,7 @@ func (c *Config) Budgets() []budget.Budget {
 			Tenant: slices.Contains(b.Per, PerTenant),
 			Key:    slices.Contains(b.Per, PerKey),
 			Model:  slices.Contains(b.Per, PerModel),
+			// The name is that at the engine: an alias has no tokens of its own.
 			Applies: func(s budget.Subject) bool {
 				return (b.Match == "" || matches(b.Match, s.Model)) && (b.Tenant == "" || b.Tenant == s.Tenant)
 			},
@@ -111,12 +111,13 @@ func (m *Model) BudgetPrices() budget.Prices {
 	if m.Prices == (Prices{}) {
 		return budget.Prices{}
 	}
+	// The errors were those of the check.
 	p, _ := m.Prices.parse("")
 	return p
 }
 
 // parse returns the prices. The errors name the keys at fault.
-func (p *Prices) parse(path string) (prices budget.Prices, errs []error) {
+func (p *Prices) parse(path string) (prices budget.Prices, errs faults) {
 	for _, f := range []struct {
 		key, text string
 		to        *int64
@@ -127,7 +128,7 @@ func (p *Prices) parse(path string) (prices budget.Prices, errs []error) {
 	} {
 		var err error
 		if *f.to, err = budget.ParsePrice(f.text); err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: %w", path, f.key, err))
+			errs.add("%s.%s: %w", path, f.key, err)
 		}
 	}
 
@@ -138,17 +139,16 @@ func (p *Prices) parse(path string) (prices budget.Prices, errs []error) {
 	return prices, errs
 }
 
-func (c *Config) checkTokenBudgets() (errs []error) {
+func (c *Config) checkTokenBudgets() (errs faults) {
 	windows := map[string]TokenBudget{}
 	for i, b := range c.TokenBudgets {
 		path := fmt.Sprintf("token_budgets[%d]", i)
 		errs = append(errs, b.check(path)...)
 		if slices.Contains(b.Per, PerTenant) && c.TenantHeader == "" {
-			errs = append(errs, fmt.Errorf("%s.per: there are no tenants: set tenant_header", path))
+			errs.add("%s.per: there are no tenants: set tenant_header", path)
 		}
 		if first, ok := windows[b.Name]; ok && (first.Window != b.Window || !slices.Equal(first.Per, b.Per)) {
-			errs = append(errs, fmt.Errorf(
-				"%s: entries of the same name, %q, need the same per and window", path, b.Name))
+			errs.add("%s: entries of the same name, %q, need the same per and window", path, b.Name)
 		} else if !ok {
 			windows[b.Name] = b
 		}
@@ -156,21 +156,21 @@ func (c *Config) checkTokenBudgets() (errs []error) {
 	return errs
 }
 
-func (b *TokenBudget) check(path string) (errs []error) {
+func (b *TokenBudget) check(path string) (errs faults) {
 	if !engineName.MatchString(b.Name) {
-		errs = append(errs, fmt.Errorf("%s.name: %q: write a name of letters, digits, dots, - and _", path, b.Name))
+		errs.add("%s.name: %q: write a name of letters, digits, dots, - and _", path, b.Name)
 	}
 	for i, per := range b.Per {
-		errs = append(errs, oneOf(fmt.Sprintf("%s.per[%d]", path, i), per, PerTenant, PerKey, PerModel)...)
+		errs.oneOf(fmt.Sprintf("%s.per[%d]", path, i), per, PerTenant, PerKey, PerModel)
 	}
 
 	if b.Tokens < 0 || b.Tokens > maxBudget {
-		errs = append(errs, fmt.Errorf("%s.tokens: must be from 0 to %d, not %d", path, int64(maxBudget), b.Tokens))
+		errs.add("%s.tokens: must be from 0 to %d, not %d", path, int64(maxBudget), b.Tokens)
 	}
 	if b.Window.Duration < minWindow || b.Window.Duration > maxWindow || b.Window.Duration%minWindow != 0 {
-		errs = append(errs, fmt.Errorf(
+		errs.add(
 			"%s.window: must be whole seconds from %v to %v, such as 1m or 24h, not %v",
-			path, minWindow, maxWindow, b.Window))
+			path, minWindow, maxWindow, b.Window)
 	}
 
 	for _, w := range []struct {
@@ -183,22 +183,16 @@ func (b *TokenBudget) check(path string) (errs []error) {
 		{"reasoning", b.Weights.Reasoning},
 	} {
 		if n := weight(w.value); n < 0 || n > maxWeight {
-			errs = append(errs, fmt.Errorf(
-				"%s.weights.%s: must be from 0 to %d percent, not %d", path, w.key, maxWeight, n))
+			errs.add("%s.weights.%s: must be from 0 to %d percent, not %d", path, w.key, maxWeight, n)
 		}
 	}
 
-	if b.OnExhausted != "" {
-		errs = append(errs, oneOf(path+".on_exhausted", b.OnExhausted, ExhaustedRefuse, ExhaustedEnd)...)
-	}
-	if b.OnStoreFailure != "" {
-		errs = append(errs, oneOf(path+".on_store_failure", b.OnStoreFailure, StoreFailureOpen, StoreFailureClosed)...)
-	}
+	errs.optional(path+".on_exhausted", b.OnExhausted, ExhaustedRefuse, ExhaustedEnd)
+	errs.optional(path+".on_store_failure", b.OnStoreFailure, StoreFailureOpen, StoreFailureClosed)
 
 	errs = append(errs, atLeast(path+".reserve_tokens", b.ReserveTokens, 0)...)
 	if b.OnExhausted == ExhaustedEnd && b.ReserveTokens == 0 {
-		errs = append(errs, errors.New(
-			path+".reserve_tokens: on_exhausted end reserves output in steps: write their length, such as 1024"))
+		errs.add("%s.reserve_tokens: on_exhausted end reserves output in steps: write their length, such as 1024", path)
 	}
 	return errs
 }

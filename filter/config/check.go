@@ -22,9 +22,32 @@ import (
 
 // What a configuration is checked for, before anything is made of it.
 
+// faults are the errors of a check. Each names its key, and says what to write there.
+type faults []error
+
+// fault is a single one.
+func fault(format string, args ...any) faults { return faults{fmt.Errorf(format, args...)} }
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+// oneOf adds an error unless the value is one of the words.
+func (f *faults) oneOf(key, value string, words ...string) {
+	if !slices.Contains(words, value) {
+		f.add("%s: must be one of %s, not %q", key, strings.Join(words, ", "), value)
+	}
+}
+
+// optional is oneOf for a key that may be left out.
+func (f *faults) optional(key, value string, words ...string) {
+	if value != "" {
+		f.oneOf(key, value, words...)
+	}
+}
+
 // Validate checks the whole configuration and fills the names of unnamed
 // engines. Its error names every key at fault and what to write there.
 func (c *Config) Validate() error {
+	// All checks are made, whatever the first ones find: who mends a file wants to see everything at once.
 	_, unsealed := c.Responses.Keys()
 	return errors.Join(append(slices.Concat(
 		c.checkModels(),
@@ -43,26 +66,25 @@ func (c *Config) Validate() error {
 	), unsealed)...)
 }
 
-func (c *Config) checkStore() []error {
+func (c *Config) checkStore() faults {
 	if err := store.Check(c.StoreURL); err != nil {
-		return []error{fmt.Errorf("store_url: %w", err)}
+		return fault("store_url: %w", err)
 	}
 	return nil
 }
 
-func (c *Config) checkModels() (errs []error) {
+func (c *Config) checkModels() (errs faults) {
 	if len(c.HarmonyModels) == 0 {
-		errs = append(errs, errors.New("harmony_models: name at least one model, such as gpt-oss"))
+		errs.add("harmony_models: name at least one model, such as gpt-oss")
 	}
 	for i, entry := range c.HarmonyModels {
 		if strings.TrimPrefix(entry, "=") == "" {
-			errs = append(errs, fmt.Errorf(
-				"harmony_models[%d]: must not be empty: it would match every model or none", i))
+			errs.add("harmony_models[%d]: must not be empty: it would match every model or none", i)
 		}
 	}
 
 	if c.ModelDefaults.Match != "" {
-		errs = append(errs, errors.New("model_defaults.match: has no meaning here; move the entry to models"))
+		errs.add("model_defaults.match: has no meaning here; move the entry to models")
 	}
 	errs = append(errs, c.ModelDefaults.check("model_defaults")...)
 	for i, m := range c.Models {
@@ -78,21 +100,20 @@ func (c *Config) checkModels() (errs []error) {
 }
 
 // checkMatch refuses an entry of models that no request can reach.
-func (c *Config) checkMatch(i int, path string) []error {
+func (c *Config) checkMatch(i int, path string) faults {
 	match := c.Models[i].Match
 	if strings.TrimPrefix(match, "=") == "" {
-		return []error{fmt.Errorf("%s: write a part of the model's name, or =name", path)}
+		return fault("%s: write a part of the model's name, or =name", path)
 	}
 	if first := slices.IndexFunc(c.Models[:i], func(m Model) bool { return covers(m.Match, match) }); first >= 0 {
-		return []error{fmt.Errorf(
+		return fault(
 			"%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first",
-			path, match, first, c.Models[first].Match)}
+			path, match, first, c.Models[first].Match)
 	}
 	// With allow_override a request may name a model that harmony_models does not have.
 	if !c.AllowOverride &&
 		!slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
-		return []error{fmt.Errorf(
-			"%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
+		return fault("%s: %q is never reached: harmony_models has no such model; add it there", path, match)
 	}
 	return nil
 }
@@ -111,19 +132,14 @@ func covers(entry, other string) bool {
 
 func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 
-func (m Model) check(path string) (errs []error) {
-	if m.Effort != "" {
-		errs = append(errs, oneOf(path+".effort", m.Effort,
-			string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
-	}
-	if m.ToolArguments != "" {
-		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments,
-			turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
-	}
+func (m Model) check(path string) (errs faults) {
+	errs.optional(path+".effort", m.Effort,
+		string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))
+	errs.optional(
+		path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)
 	if m.ContextLength < 0 {
-		errs = append(errs, fmt.Errorf(
-			"%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072",
-			path))
+		errs.add(
+			"%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path)
 	}
 
 	_, prices := m.Prices.parse(path + ".prices")
@@ -141,17 +157,16 @@ func (m Model) check(path string) (errs []error) {
 // engineName fits a header value and an Envoy cluster's name alike.
 var engineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-func (c *Config) checkEngines() (errs []error) {
+func (c *Config) checkEngines() (errs faults) {
 	if len(c.Engines) == 0 {
-		errs = append(errs, errors.New(
-			"engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
+		errs.add("engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]")
 	}
 
 	names := make([]string, 0, len(c.Engines))
 	for i := range c.Engines {
 		e := &c.Engines[i]
 		path := fmt.Sprintf("engines[%d]", i)
-		errs = append(errs, oneOf(path+".kind", e.Kind, engine.Kinds()...)...)
+		errs.oneOf(path+".kind", e.Kind, engine.Kinds()...)
 
 		// The name of most engines is left out. It is set here, so that two of a kind are found.
 		if e.Name == "" {
@@ -159,21 +174,20 @@ func (c *Config) checkEngines() (errs []error) {
 		}
 		switch {
 		case slices.Contains(names, e.Name):
-			errs = append(errs, fmt.Errorf(
-				"%s.name: %q is used twice; each engine needs a name of its own", path, e.Name))
+			errs.add("%s.name: %q is used twice; each engine needs a name of its own", path, e.Name)
 		case e.Name != "" && !engineName.MatchString(e.Name):
-			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
+			errs.add("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name)
 		}
 		names = append(names, e.Name)
 
 		if e.EndpointPicker != "" {
 			if err := checkURL(e.EndpointPicker); err != nil {
-				errs = append(errs, fmt.Errorf("%s.endpoint_picker: %w", path, err))
+				errs.add("%s.endpoint_picker: %w", path, err)
 			}
 		}
 		for j, u := range e.URLs {
 			if err := checkURL(u); err != nil {
-				errs = append(errs, fmt.Errorf("%s.urls[%d]: %w", path, j, err))
+				errs.add("%s.urls[%d]: %w", path, j, err)
 			}
 		}
 		errs = append(errs, e.checkHealth(path)...)
@@ -183,28 +197,27 @@ func (c *Config) checkEngines() (errs []error) {
 	// Now all names are known.
 	for _, e := range c.Engines {
 		if len(e.Prefill) > 0 && slices.Contains(names, e.PrefillName()) {
-			errs = append(errs, fmt.Errorf(
-				"engines: %s is the name of the prefill endpoints of %s; rename that engine", e.PrefillName(), e.Name))
+			errs.add(
+				"engines: %s is the name of the prefill endpoints of %s; rename that engine", e.PrefillName(), e.Name)
 		}
 	}
 	for path, m := range c.eachModel() {
 		if m.Engine != "" && !slices.Contains(names, m.Engine) {
-			errs = append(errs, fmt.Errorf(
-				"%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", ")))
+			errs.add("%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", "))
 		}
 	}
 	return errs
 }
 
 // checkHealth checks the health path of the engine at path.
-func (e *Engine) checkHealth(path string) []error {
+func (e *Engine) checkHealth(path string) faults {
 	switch {
 	case e.HealthPath == "":
 		return nil
 	case engine.IsGRPC(e.Kind):
-		return []error{fmt.Errorf("%s.health_path: is for HTTP engines, and %s is none; leave it out", path, e.Kind)}
+		return fault("%s.health_path: is for HTTP engines, and %s is none; leave it out", path, e.Kind)
 	case !healthPath.MatchString(e.HealthPath):
-		return []error{fmt.Errorf("%s.health_path: %q is no path; write such as /health", path, e.HealthPath)}
+		return fault("%s.health_path: %q is no path; write such as /health", path, e.HealthPath)
 	}
 	return nil
 }
@@ -212,27 +225,27 @@ func (e *Engine) checkHealth(path string) []error {
 var healthPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]*$`)
 
 // checkPrefill checks the prefill endpoints of the engine at path.
-func (e *Engine) checkPrefill(path string) (errs []error) {
+func (e *Engine) checkPrefill(path string) (errs faults) {
 	if len(e.Prefill) == 0 {
 		return nil
 	}
 
 	room, ok := engine.Disaggregates(e.Kind)
 	if !ok {
-		return []error{fmt.Errorf(
+		return fault(
 			"%s.prefill: %s takes no prefill endpoints; those that do are %s",
-			path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
+			path, e.Kind, strings.Join(engine.Disaggregating(), ", "))
 	}
 
 	for j, p := range e.Prefill {
 		if err := checkURL(p.URL); err != nil {
-			errs = append(errs, fmt.Errorf("%s.prefill[%d].url: %w", path, j, err))
+			errs.add("%s.prefill[%d].url: %w", path, j, err)
 		}
 		switch {
 		case !room && p.BootstrapPort != 0:
-			errs = append(errs, fmt.Errorf("%s.prefill[%d].bootstrap_port: is for SGLang only; leave it out", path, j))
+			errs.add("%s.prefill[%d].bootstrap_port: is for SGLang only; leave it out", path, j)
 		case p.BootstrapPort < 0 || p.BootstrapPort > 65535:
-			errs = append(errs, fmt.Errorf("%s.prefill[%d].bootstrap_port: %d is no port", path, j, p.BootstrapPort))
+			errs.add("%s.prefill[%d].bootstrap_port: %d is no port", path, j, p.BootstrapPort)
 		}
 	}
 	return errs
@@ -272,26 +285,24 @@ var (
 	sessionName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 )
 
-func (c *Config) checkWords() (errs []error) {
-	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
-	errs = append(errs, oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)...)
-	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
-	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields,
-		turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
-	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents,
-		ReasoningEventsOpenAI, ReasoningEventsOpen)...)
+func (c *Config) checkWords() (errs faults) {
+	errs.oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)
+	errs.oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)
+	errs.oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)
+	errs.oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)
+	errs.oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)
 	errs = append(errs, c.Record.check()...)
 
-	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
+	errs.oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
-		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
+		errs.add("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level)
 	}
 	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != turn.DateUTC && c.Date != turn.DateNone {
-		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
+		errs.add("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date)
 	}
 
 	for i, name := range c.ReplyHeaders {
-		errs = append(errs, oneOf(fmt.Sprintf("reply_headers[%d]", i), name, header.Explanations()...)...)
+		errs.oneOf(fmt.Sprintf("reply_headers[%d]", i), name, header.Explanations()...)
 	}
 
 	// Two of these in one header would be read as each other.
@@ -304,37 +315,33 @@ func (c *Config) checkWords() (errs []error) {
 	names := make([]string, 0, len(headers))
 	for _, h := range headers {
 		if !headerName.MatchString(h.name) {
-			errs = append(errs, fmt.Errorf("%s: %q is no lower-case header name, such as %s", h.key, h.name, h.example))
+			errs.add("%s: %q is no lower-case header name, such as %s", h.key, h.name, h.example)
 		}
 		if h.name != "" && slices.Contains(names, h.name) {
-			errs = append(errs, fmt.Errorf(
-				"%s: tenant, prefix, session and selection need a header of their own each", h.key))
+			errs.add("%s: tenant, prefix, session and selection need a header of their own each", h.key)
 		}
 		names = append(names, h.name)
 	}
 
 	if !headerName.MatchString(c.KeyHeader) {
-		errs = append(errs, fmt.Errorf("key_header: %q is no lower-case header name, such as x-api-key", c.KeyHeader))
+		errs.add("key_header: %q is no lower-case header name, such as x-api-key", c.KeyHeader)
 	}
 	for i, name := range c.Routing.SessionFrom {
 		if !sessionName.MatchString(name) {
-			errs = append(errs, fmt.Errorf(
-				"routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))
+			errs.add("routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name)
 		}
 	}
 
 	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
-		errs = append(errs, fmt.Errorf(
-			"routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))
+		errs.add("routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n)
 	} else if n == 0 && c.Routing.SelectionHeader != "" {
-		errs = append(errs, errors.New(
-			"routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256"))
+		errs.add("routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256")
 	}
 	return errs
 }
 
 // checkBounds checks the keys that are numbers and times.
-func (c *Config) checkBounds() []error {
+func (c *Config) checkBounds() faults {
 	l, r, t := &c.Limits, &c.Responses, &c.Tools
 	return slices.Concat(
 		atLeast("limits.max_body_bytes", l.MaxBodyBytes, 1),
@@ -385,48 +392,50 @@ func (c *Config) checkBounds() []error {
 }
 
 // checkInflight: a body that is allowed has to fit, with what is made of it.
-func (l *Limits) checkInflight() []error {
+func (l *Limits) checkInflight() faults {
 	least := BytesOfBody * l.MaxBodyBytes
 	if l.MaxInflightBytes >= least {
 		return nil
 	}
-	return []error{fmt.Errorf(
+	return fault(
 		"limits.max_inflight_bytes: must be at least %d, not %d: %d times limits.max_body_bytes, "+
 			"which is what a body takes while it is decoded. Raise it, or lower limits.max_body_bytes",
-		least, l.MaxInflightBytes, BytesOfBody)}
+		least, l.MaxInflightBytes, BytesOfBody)
 }
 
-func atLeast[T int | int64 | time.Duration](key string, value, least T) []error {
+func atLeast[T int | int64 | time.Duration](key string, value, least T) faults {
 	if value >= least {
 		return nil
 	}
-	return []error{fmt.Errorf("%s: must be at least %v, not %v", key, least, value)}
+	return fault("%s: must be at least %v, not %v", key, least, value)
 }
 
 // maxCoalescing is the greatest loopback_coalescing.
 const maxCoalescing = 20 * time.Millisecond
 
-func (c *Config) checkCoalescing() []error {
+func (c *Config) checkCoalescing() faults {
 	if c.LoopbackCoalescing.Duration <= maxCoalescing {
 		return nil
 	}
-	return []error{fmt.Errorf("loopback_coalescing: must be at most %v, not %v", maxCoalescing, c.LoopbackCoalescing)}
+	return fault("loopback_coalescing: must be at most %v, not %v", maxCoalescing, c.LoopbackCoalescing)
 }
 
-func (c *Config) checkAddresses() (errs []error) {
+func (c *Config) checkAddresses() (errs faults) {
 	errs = append(errs, checkAddress("listen", c.Listen)...)
 	if c.Loopback != "" {
 		errs = append(errs, checkLoopback(c.Loopback)...)
 	}
+
+	// Without an address each command has a default of its own.
 	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
-		errs = append(errs, fmt.Errorf("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin))
+		errs.add("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin)
 	}
 	return errs
 }
 
 // checkLoopback rejects an address that other hosts can reach: the listener leads to
 // the engines without authentication.
-func checkLoopback(loopback string) []error {
+func checkLoopback(loopback string) faults {
 	address, secured := strings.CutPrefix(loopback, schemeTLS)
 	if !secured && strings.HasPrefix(address, "unix://") {
 		return checkAddress("loopback", address)
@@ -438,30 +447,23 @@ func checkLoopback(loopback string) []error {
 	ip := net.ParseIP(host)
 	everywhere := host == "" || ip != nil && ip.IsUnspecified()
 	if n, err := strconv.ParseUint(port, 10, 16); everywhere || n == 0 || err != nil {
-		return []error{fmt.Errorf(
+		return fault(
 			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
 				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody",
-			loopback)}
+			loopback)
 	}
 	return nil
 }
 
 // checkAddress wants host:port or unix:///path.
-func checkAddress(key, address string) []error {
+func checkAddress(key, address string) faults {
+	// A relative path would depend on where the process is started, and Envoy is started elsewhere.
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if !strings.HasPrefix(path, "/") {
-			return []error{fmt.Errorf(
-				"%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)}
+			return fault("%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)
 		}
 	} else if _, _, err := net.SplitHostPort(address); err != nil {
-		return []error{fmt.Errorf("%s: %q: write host:port or unix:///path", key, address)}
+		return fault("%s: %q: write host:port or unix:///path", key, address)
 	}
 	return nil
-}
-
-func oneOf(key, value string, words ...string) []error {
-	if slices.Contains(words, value) {
-		return nil
-	}
-	return []error{fmt.Errorf("%s: must be one of %s, not %q", key, strings.Join(words, ", "), value)}
 }

@@ -17,6 +17,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -439,6 +440,7 @@ type Duration struct{ time.Duration }
 // Defaults is the configuration of an empty file.
 func Defaults() *Config {
 	return &Config{
+		// A part of the name under which all providers have the models, such as openai/gpt-oss-20b.
 		HarmonyModels: []string{"gpt-oss"},
 		ModelDefaults: Model{
 			Identity:        turn.DefaultIdentity,
@@ -451,8 +453,9 @@ func Defaults() *Config {
 		Date:            turn.DateUTC,
 		ReasoningFields: turn.ReasoningBoth,
 		UnknownTools:    turn.UnknownToClient,
+		// The replica is an address inside: an operator has to ask for it.
 		ReplyHeaders: slices.DeleteFunc(header.Explanations(), func(name string) bool {
-			return name == header.Upstream // an address inside
+			return name == header.Upstream
 		}),
 
 		Routing: Routing{
@@ -460,6 +463,7 @@ func Defaults() *Config {
 			SessionHeader: "x-harmony-session",
 			SessionFrom:   slices.Clone(sessionHeaders),
 		},
+		// A token is a millisecond later, for much less CPU time (docs/decisions/003-own-http2-client.md).
 		LoopbackCoalescing: Duration{2 * time.Millisecond},
 
 		Responses: Responses{
@@ -540,6 +544,7 @@ func (c *Config) Model(name string) (Model, bool) {
 	if m.Engine == "" && len(c.Engines) > 0 {
 		m.Engine = c.Engines[0].Name
 	}
+	// As the client wrote it, without an alias: vLLM has a 404 for a name that it does not serve.
 	if m.UpstreamModel == "" {
 		m.UpstreamModel = name
 	}
@@ -548,42 +553,24 @@ func (c *Config) Model(name string) (Model, bool) {
 
 // over fills m's empty fields from d.
 func (m Model) over(d Model) Model {
-	for _, f := range []struct {
-		field    *string
-		fallback string
-	}{
-		{&m.Engine, d.Engine},
-		{&m.UpstreamModel, d.UpstreamModel},
-		{&m.Identity, d.Identity},
-		{&m.KnowledgeCutoff, d.KnowledgeCutoff},
-		{&m.Effort, d.Effort},
-		{&m.ToolArguments, d.ToolArguments},
-		{&m.Prices.Input, d.Prices.Input},
-		{&m.Prices.CachedInput, d.Prices.CachedInput},
-		{&m.Prices.Output, d.Prices.Output},
-	} {
-		if *f.field == "" {
-			*f.field = f.fallback
-		}
-	}
+	m.Engine = cmp.Or(m.Engine, d.Engine)
+	m.UpstreamModel = cmp.Or(m.UpstreamModel, d.UpstreamModel)
+	m.Identity = cmp.Or(m.Identity, d.Identity)
+	m.KnowledgeCutoff = cmp.Or(m.KnowledgeCutoff, d.KnowledgeCutoff)
+	m.Effort = cmp.Or(m.Effort, d.Effort)
+	m.ToolArguments = cmp.Or(m.ToolArguments, d.ToolArguments)
+	m.Prices.Input = cmp.Or(m.Prices.Input, d.Prices.Input)
+	m.Prices.CachedInput = cmp.Or(m.Prices.CachedInput, d.Prices.CachedInput)
+	m.Prices.Output = cmp.Or(m.Prices.Output, d.Prices.Output)
 
 	// 0 is not written, for all of these: a model cannot switch off what the defaults switch on.
-	for _, f := range []struct {
-		field    *int
-		fallback int
-	}{
-		{&m.ContextLength, d.ContextLength},
-		{&m.Reasoning.Budget, d.Reasoning.Budget},
-		{&m.Reasoning.BudgetLow, d.Reasoning.BudgetLow},
-		{&m.Reasoning.BudgetMedium, d.Reasoning.BudgetMedium},
-		{&m.Reasoning.BudgetHigh, d.Reasoning.BudgetHigh},
-		{&m.Reasoning.ReserveFinalTokens, d.Reasoning.ReserveFinalTokens},
-		{&m.Reasoning.MaxRepeats, d.Reasoning.MaxRepeats},
-	} {
-		if *f.field == 0 {
-			*f.field = f.fallback
-		}
-	}
+	m.ContextLength = cmp.Or(m.ContextLength, d.ContextLength)
+	m.Reasoning.Budget = cmp.Or(m.Reasoning.Budget, d.Reasoning.Budget)
+	m.Reasoning.BudgetLow = cmp.Or(m.Reasoning.BudgetLow, d.Reasoning.BudgetLow)
+	m.Reasoning.BudgetMedium = cmp.Or(m.Reasoning.BudgetMedium, d.Reasoning.BudgetMedium)
+	m.Reasoning.BudgetHigh = cmp.Or(m.Reasoning.BudgetHigh, d.Reasoning.BudgetHigh)
+	m.Reasoning.ReserveFinalTokens = cmp.Or(m.Reasoning.ReserveFinalTokens, d.Reasoning.ReserveFinalTokens)
+	m.Reasoning.MaxRepeats = cmp.Or(m.Reasoning.MaxRepeats, d.Reasoning.MaxRepeats)
 	return m
 }
 

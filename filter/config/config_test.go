@@ -371,3 +371,20 @@ func TestConfigDocumented(t *testing.T) {
 		t.Errorf("only %d keys found", len(keys))
 	}
 }
+
+// Each key of models but match has the value of model_defaults where an entry leaves it out.
+func TestEveryModelKeyHasADefault(t *testing.T) {
+	t.Parallel()
+	for _, k := range keysOf(reflect.TypeFor[Model](), "", nil) {
+		var defaults Model
+		field := reflect.ValueOf(&defaults).Elem().FieldByIndex(k.index)
+		if field.Kind() == reflect.String {
+			field.SetString("x")
+		} else {
+			field.SetInt(1)
+		}
+		if got := (Model{}).over(defaults); k.path != "match" && got != defaults {
+			t.Errorf("%s is left out, and not that of model_defaults", k.path)
+		}
+	}
+}

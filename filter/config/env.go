@@ -19,14 +19,16 @@ import (
 // count as unset. Variables with the prefix and another name are returned, sorted:
 // they may be misspelt.
 func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
-	var errs []error
+	var errs faults
 	values := map[string]string{}
 	for _, entry := range environ {
+		// Templates of charts and Compose files leave a variable out by an empty value.
 		if name, value, _ := strings.Cut(entry, "="); value != "" {
 			values[name] = value
 		}
 	}
 
+	// Before the keys: the variable of the key itself is the more precise one, and wins.
 	if list := values[envModels]; list != "" {
 		c.HarmonyModels = splitList(list)
 	}
@@ -37,7 +39,7 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 			continue
 		}
 		if err := c.Set(key, value); err != nil {
-			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
+			errs.add("environment variable %s: %w", name, err)
 		}
 		delete(values, name)
 	}
@@ -69,6 +71,7 @@ func (c *Config) Set(key, value string) error {
 		field.SetString(value)
 		return nil
 	}
+	// As YAML it would be null, which sets nothing and says nothing.
 	if value == "" {
 		return fmt.Errorf("%s: the value is missing", key)
 	}

@@ -42,7 +42,7 @@ func readYAML(text []byte, v any, path string) error {
 var errYAML = errors.New("read YAML")
 
 // assign sets a part of the configuration from a part of the tree.
-func assign(to reflect.Value, node any, path string) []error {
+func assign(to reflect.Value, node any, path string) faults {
 	// A key without a value keeps its default, as a commented one does.
 	if node == nil { // the key has no value
 		return nil
@@ -95,7 +95,7 @@ func assign(to reflect.Value, node any, path string) []error {
 	return nil
 }
 
-func assignKeys(to reflect.Value, keys map[string]any, path string) (errs []error) {
+func assignKeys(to reflect.Value, keys map[string]any, path string) (errs faults) {
 	// In order, so that the errors of a file are the same at each start.
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		field := fieldByKey(to, key)
@@ -108,7 +108,8 @@ func assignKeys(to reflect.Value, keys map[string]any, path string) (errs []erro
 	return errs
 }
 
-func assignMap(to reflect.Value, keys map[string]any, path string) (errs []error) {
+func assignMap(to reflect.Value, keys map[string]any, path string) (errs faults) {
+	// A map is set as a whole, as a list is: what a file says is all that there is.
 	to.Set(reflect.MakeMapWithSize(to.Type(), len(keys)))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value := reflect.New(to.Type().Elem()).Elem()
@@ -118,7 +119,7 @@ func assignMap(to reflect.Value, keys map[string]any, path string) (errs []error
 	return errs
 }
 
-func assignList(to reflect.Value, list []any, path string) (errs []error) {
+func assignList(to reflect.Value, list []any, path string) (errs faults) {
 	to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
 	for i, node := range list {
 		errs = append(errs, assign(to.Index(i), node, fmt.Sprintf("%s[%d]", path, i))...)
@@ -126,7 +127,7 @@ func assignList(to reflect.Value, list []any, path string) (errs []error) {
 	return errs
 }
 
-func assignDuration(to *Duration, node any, path string) []error {
+func assignDuration(to *Duration, node any, path string) faults {
 	if text, ok := node.(string); ok {
 		if d, err := time.ParseDuration(text); err == nil {
 			to.Duration = d
@@ -138,7 +139,7 @@ func assignDuration(to *Duration, node any, path string) []error {
 
 // misfit says that the value of a key is of the wrong kind. A text may be a secret
 // that has come to the wrong place, so it is not shown.
-func misfit(path, want string, node any) []error {
+func misfit(path, want string, node any) faults {
 	found := "text"
 	switch node := node.(type) {
 	case map[string]any:
@@ -151,7 +152,7 @@ func misfit(path, want string, node any) []error {
 	if path == "" {
 		path = "the configuration"
 	}
-	return []error{fmt.Errorf("%s: want %s, found %s", path, want, found)}
+	return fault("%s: want %s, found %s", path, want, found)
 }
 
 func unknownKey(path string) error {

@@ -37,9 +37,11 @@ func DefaultsIn(limit int64) *Config {
 	if limit <= 0 {
 		return c
 	}
+	// A process that is smaller than that has at least half for its requests.
 	limit = max(limit-programBytes, limit/2)
 	l := &c.Limits
 
+	// One body of the least size always fits, with what is made of it.
 	l.MaxInflightBytes = max(limit/inflightDenominator*inflightNumerator, BytesOfBody*leastBody)
 
 	// A request of the largest body that continues the largest conversation takes several

@@ -26,16 +26,17 @@ func (r Routing) Opens(name string) bool {
 // routes of a gateway and those of the bootstrap would not mean the same.
 var ownPaths = []string{"/v1/chat/completions", "/v1/responses", "/v1/conversations", "/v1/messages", "/v1/models"}
 
-func (r Routing) checkOpenPaths() (errs []error) {
+func (r Routing) checkOpenPaths() (errs faults) {
 	for i, entry := range r.OpenPaths {
 		if err := checkOpenPath(entry); err != nil {
-			errs = append(errs, fmt.Errorf("routing.open_paths[%d]: %w", i, err))
+			errs.add("routing.open_paths[%d]: %w", i, err)
 		}
 	}
 	return errs
 }
 
 func checkOpenPath(entry string) error {
+	// A path with dots or two slashes would never match: Envoy normalizes those of requests.
 	plain := strings.TrimSuffix(entry, "/*")
 	if entry == "" || !openPath.MatchString(entry) || plain != "" && path.Clean(plain) != plain {
 		return fmt.Errorf(

@@ -20,6 +20,7 @@ const hidden = "[hidden]"
 // of tool servers.
 // Of a seal key there is the beginning of a hash, by which replicas can be compared.
 func (c *Config) YAML() ([]byte, error) {
+	// A copy, and copies of the lists that change: requests are using the configuration.
 	shown := *c
 	shown.StoreURL = hideSecrets(c.StoreURL, false)
 	if c.Inspector.Token != "" {
@@ -61,6 +62,7 @@ func hideSecrets(raw string, all bool) string {
 	if err != nil {
 		return hidden
 	}
+	// The path of a SQLite file has no secret, and is what one looks for here.
 	if u.Opaque != "" && u.Scheme != "sqlite" { // such as redis:user:password@host
 		return u.Scheme + ":" + hidden
 	}
@@ -71,6 +73,7 @@ func hideSecrets(raw string, all bool) string {
 
 	parts := strings.Split(u.RawQuery, "&")
 	for i, part := range parts {
+		// Such as PostgreSQL's password and sslpassword.
 		name, _, assigned := strings.Cut(part, "=")
 		if assigned && strings.Contains(strings.ToLower(name), "pass") {
 			parts[i] = name + "=hidden"

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -14,28 +12,29 @@ var outcomes = []string{"ok", "rejected", "failed", "drain", "canceled"}
 // exchange.
 const minRecordBytes = 16 << 10
 
-func (r *Record) check() (errs []error) {
+func (r *Record) check() (errs faults) {
 	if r.Percent < 0 || r.Percent > 100 {
-		errs = append(errs, fmt.Errorf("record.percent: must be from 0 to 100, not %d", r.Percent))
+		errs.add("record.percent: must be from 0 to 100, not %d", r.Percent)
 	}
+	// Envoy has all names in lower case.
 	if r.Header != strings.ToLower(r.Header) || strings.ContainsAny(r.Header, " :") {
-		errs = append(errs, fmt.Errorf("record.header: %q is not the name of a header in lower case", r.Header))
+		errs.add("record.header: %q is not the name of a header in lower case", r.Header)
 	}
 	for _, o := range r.Outcomes {
 		if !slices.Contains(outcomes, o) {
-			errs = append(errs, fmt.Errorf("record.outcomes: must be of %s, not %q", strings.Join(outcomes, ", "), o))
+			errs.add("record.outcomes: must be of %s, not %q", strings.Join(outcomes, ", "), o)
 		}
 	}
 
 	if r.MaxRecordBytes < minRecordBytes {
-		errs = append(errs, fmt.Errorf("record.max_record_bytes: must be at least %d", minRecordBytes))
+		errs.add("record.max_record_bytes: must be at least %d", minRecordBytes)
 	}
 	if r.MemoryBytes < minRecordBytes {
-		errs = append(errs, fmt.Errorf(
-			"record.memory_bytes: must be at least %d: exchanges that go on are recorded in memory", minRecordBytes))
+		errs.add(
+			"record.memory_bytes: must be at least %d: exchanges that go on are recorded in memory", minRecordBytes)
 	}
 	if r.FolderBytes <= 0 || r.FolderAge.Duration < 0 {
-		errs = append(errs, errors.New("record: folder_age must not be negative, and folder_bytes must be positive"))
+		errs.add("record: folder_age must not be negative, and folder_bytes must be positive")
 	}
 	return errs
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,6 +55,7 @@ func removed(path string, was, is, unset reflect.Value) (keys []string) {
 		if was.Type().Elem().Kind() == reflect.Struct {
 			keys = append(keys, removedOfElements(path, was, is)...)
 		}
+		// The list and each element that is gone name the same path.
 		return slices.Compact(keys)
 	case reflect.Map:
 		if is.Len() < was.Len() {
@@ -132,14 +132,13 @@ var errTenantsMoved = errors.New(
 func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	changed := c.Changed(next)
 
-	var errs []error
+	var errs faults
 	if c.TenantHeader != "" && next.TenantHeader != c.TenantHeader {
 		errs = append(errs, errTenantsMoved)
 	}
 	for _, k := range configKeys() {
 		if slices.Contains(changed, k.path) && (k.reload == reloadRestart || ownEnvoy && k.reload == reloadEnvoy) {
-			errs = append(errs, fmt.Errorf(
-				"%s: cannot be changed while the process runs: restart it, or undo the change", k.path))
+			errs.add("%s: cannot be changed while the process runs: restart it, or undo the change", k.path)
 		}
 	}
 	return errors.Join(errs...)
@@ -164,6 +163,7 @@ func keysOf(t reflect.Type, path string, index []int) (keys []configKey) {
 			continue
 		}
 		at := slices.Concat(index, field.Index)
+		// A Duration is a struct for the sake of its YAML: it is one value.
 		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[Duration]() {
 			keys = append(keys, keysOf(field.Type, path+name+".", at)...)
 			continue

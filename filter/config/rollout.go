@@ -30,9 +30,9 @@ func (c *Config) RolloutOf(model, tenant string) *Rollout {
 	return nil
 }
 
-func (c *Config) checkRollout() (errs []error) {
+func (c *Config) checkRollout() (errs faults) {
 	bad := func(i int, key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("rollout[%d].%s: %w", i, key, fmt.Errorf(format, args...)))
+		errs.add("rollout[%d].%s: %w", i, key, fmt.Errorf(format, args...))
 	}
 
 	for i, r := range c.Rollout {
@@ -62,6 +62,7 @@ func (c *Config) checkRollout() (errs []error) {
 
 // covers reports whether r takes all that another entry takes.
 func (r Rollout) covers(other Rollout) bool {
+	// An entry of = alone is wrong by itself, and reported as that.
 	models := r.Match == "" || strings.TrimPrefix(other.Match, "=") != "" && covers(r.Match, other.Match)
 	return models && (r.Tenant == "" || r.Tenant == other.Tenant)
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 )
 
 // SealKeyBytes is the length of a key of responses.seal_keys.
@@ -14,13 +13,13 @@ const SealKeyBytes = 32
 func (r *Responses) Keys() ([][]byte, error) {
 	keys := make([][]byte, len(r.SealKeys))
 
-	var errs []error
+	var errs faults
 	for i, text := range r.SealKeys {
 		var err error
 		if keys[i], err = base64.StdEncoding.DecodeString(text); err != nil || len(keys[i]) != SealKeyBytes {
-			errs = append(errs, fmt.Errorf(
+			errs.add(
 				"responses.seal_keys[%d]: write %d random bytes in base64, as openssl rand -base64 %[2]d prints "+
-					"them", i, SealKeyBytes))
+					"them", i, SealKeyBytes)
 		}
 	}
 	return keys, errors.Join(errs...)

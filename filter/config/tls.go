@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 )
@@ -25,25 +24,25 @@ type TLS struct {
 // Enabled reports whether Listen uses TLS.
 func (t TLS) Enabled() bool { return t != TLS{} }
 
-func (c *Config) checkTLS() (errs []error) {
+func (c *Config) checkTLS() (errs faults) {
 	t := c.TLS
 	if !t.Enabled() {
 		return nil
 	}
 	if t.CertFile == "" {
-		errs = append(errs, errors.New(
-			"tls.cert_file: is missing: set it to the file of the certificate, such as "+
-				"/etc/envoy-harmony/tls/tls.crt, or remove the other keys of tls"))
+		errs.add(
+			"tls.cert_file: is missing: set it to the file of the certificate, such as " +
+				"/etc/envoy-harmony/tls/tls.crt, or remove the other keys of tls")
 	}
 	if t.KeyFile == "" {
-		errs = append(errs, errors.New(
-			"tls.key_file: is missing: set it to the file of the certificate's private key, such as "+
-				"/etc/envoy-harmony/tls/tls.key"))
+		errs.add(
+			"tls.key_file: is missing: set it to the file of the certificate's private key, such as " +
+				"/etc/envoy-harmony/tls/tls.key")
 	}
 	if strings.HasPrefix(c.Listen, "unix://") {
-		errs = append(errs, errors.New(
-			"tls: listen is a Unix socket, which only this machine can reach: remove the keys of tls, or set "+
-				"listen to host:port"))
+		errs.add(
+			"tls: listen is a Unix socket, which only this machine can reach: remove the keys of tls, or set " +
+				"listen to host:port")
 	}
 	return errs
 }
@@ -70,22 +69,22 @@ func (c *Config) LoopbackAddress() (address string, secured bool) {
 	return strings.CutPrefix(c.Loopback, schemeTLS)
 }
 
-func (c *Config) checkLoopbackTLS() (errs []error) {
+func (c *Config) checkLoopbackTLS() (errs faults) {
 	t := c.LoopbackTLS
 	if _, secured := c.LoopbackAddress(); !secured && t != (LoopbackTLS{}) {
-		errs = append(errs, errors.New(
-			"loopback_tls: loopback is without TLS: write loopback as https://host:port, or remove the keys of "+
-				"loopback_tls"))
+		errs.add(
+			"loopback_tls: loopback is without TLS: write loopback as https://host:port, or remove the keys of " +
+				"loopback_tls")
 	}
 	if t.CertFile == "" && t.KeyFile != "" {
-		errs = append(errs, errors.New(
-			"loopback_tls.cert_file: is missing: set it to the file of the certificate that the filter presents, "+
-				"or remove loopback_tls.key_file"))
+		errs.add(
+			"loopback_tls.cert_file: is missing: set it to the file of the certificate that the filter presents, " +
+				"or remove loopback_tls.key_file")
 	}
 	if t.CertFile != "" && t.KeyFile == "" {
-		errs = append(errs, errors.New(
-			"loopback_tls.key_file: is missing: set it to the file of the certificate's private key, or remove "+
-				"loopback_tls.cert_file"))
+		errs.add(
+			"loopback_tls.key_file: is missing: set it to the file of the certificate's private key, or remove " +
+				"loopback_tls.cert_file")
 	}
 	return errs
 }
@@ -93,15 +92,16 @@ func (c *Config) checkLoopbackTLS() (errs []error) {
 // Read reads the files and makes the TLS configuration of a connection. The error
 // names each key at fault and what to change.
 func (t LoopbackTLS) Read() (*tls.Config, error) {
-	made := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	var errs []error
+	// The filter's client speaks nothing else. A listener whose codec_type is AUTO learns it by ALPN.
+	made := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	var errs faults
 	// All that is wrong is reported at once, so a file that cannot be read does not end the check.
 	read := func(key, path string) []byte {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf(
+			errs.add(
 				"loopback_tls.%s: %w: put the file there, let user %d read it, or correct the path",
-				key, err, os.Getuid()))
+				key, err, os.Getuid())
 		}
 		return text
 	}
@@ -109,9 +109,9 @@ func (t LoopbackTLS) Read() (*tls.Config, error) {
 	if t.CAFile != "" {
 		made.RootCAs = x509.NewCertPool()
 		if text := read("ca_file", t.CAFile); text != nil && !made.RootCAs.AppendCertsFromPEM(text) {
-			errs = append(errs, fmt.Errorf(
+			errs.add(
 				"loopback_tls.ca_file: %s has no certificate: it must have the CA of the listener's certificate "+
-					"as a PEM block CERTIFICATE", t.CAFile))
+					"as a PEM block CERTIFICATE", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
@@ -119,9 +119,9 @@ func (t LoopbackTLS) Read() (*tls.Config, error) {
 		if cert != nil && key != nil {
 			pair, err := tls.X509KeyPair(cert, key)
 			if err != nil {
-				errs = append(errs, fmt.Errorf(
+				errs.add(
 					"loopback_tls.cert_file: %s and %s are no certificate with its key, in PEM and without a "+
-						"passphrase: set both keys to files that were made together (%w)", t.CertFile, t.KeyFile, err))
+						"passphrase: set both keys to files that were made together (%w)", t.CertFile, t.KeyFile, err)
 			}
 			made.Certificates = []tls.Certificate{pair}
 		}

@@ -143,19 +143,19 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 		MaxInflightBytes: t.MaxInflightBytes,
 	}
 
-	var errs []error
+	var errs faults
 	for i, entry := range t.AllowedHosts {
 		host, err := tools.ParseHost(entry)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("tools.allowed_hosts[%d]: %w", i, err))
+			errs.add("tools.allowed_hosts[%d]: %w", i, err)
 		}
 		o.AllowedHosts = append(o.AllowedHosts, host)
 	}
 	for i, entry := range t.AllowedNetworks {
+		// An IPv4 network in the form of IPv6 would match nothing: addresses are compared unmapped.
 		network, err := netip.ParsePrefix(entry)
 		if err != nil || network.Addr().Is4In6() {
-			errs = append(errs, fmt.Errorf(
-				"tools.allowed_networks[%d]: %q is no network: write it as 10.1.0.0/16 or fd00:1::/64", i, entry))
+			errs.add("tools.allowed_networks[%d]: %q is no network: write it as 10.1.0.0/16 or fd00:1::/64", i, entry)
 			continue
 		}
 		o.AllowedNetworks = append(o.AllowedNetworks, network.Masked())
@@ -178,7 +178,7 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 }
 
 // resolve is the server with the values of its environment variables.
-func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (tools.Server, []error) {
+func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (tools.Server, faults) {
 	server := tools.Server{
 		Label:     s.Label,
 		URL:       s.URL,
@@ -191,17 +191,18 @@ func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (t
 		server.AllowedTools = s.AllowedTools
 	}
 	if s.RequestHeaders == nil && s.URL != "" {
+		// As OpenAI's API has it: the token for a server comes with the request.
 		server.RequestHeaders = []string{"Authorization"}
 	}
 	for _, name := range s.RequestHeaders {
 		server.RequestHeaders = append(server.RequestHeaders, http.CanonicalHeaderKey(name))
 	}
 
-	var errs []error
+	var errs faults
 	value := func(key, text string) string {
 		text, err := expand(text, lookup)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: %w", path, key, err))
+			errs.add("%s.%s: %w", path, key, err)
 		}
 		return text
 	}
@@ -219,7 +220,7 @@ func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (t
 	}
 
 	if err := tools.CheckHeader(server.Header); err != nil {
-		errs = append(errs, fmt.Errorf("%s.headers: %w", path, err))
+		errs.add("%s.headers: %w", path, err)
 	}
 	return server, errs
 }
@@ -231,6 +232,7 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 	var err error
 	text = variable.ReplaceAllStringFunc(text, func(part string) string {
 		name := variable.FindStringSubmatch(part)[1]
+		// Sent as it is, half a variable would be a credential that the server cannot know.
 		if !envName.MatchString(name) || !strings.HasSuffix(part, "}") {
 			err = errors.New("write the name of an environment variable between ${ and }")
 			return ""
@@ -249,19 +251,17 @@ var (
 	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-func (t *Tools) check() (errs []error) {
+func (t *Tools) check() (errs faults) {
 	labels := map[string]bool{}
 	for i := range t.Servers {
 		s, path := &t.Servers[i], fmt.Sprintf("tools.servers[%d]", i)
 		switch {
 		case !serverLabel.MatchString(s.Label):
-			errs = append(errs, fmt.Errorf("%s.label: must be 1 to 64 letters, digits, - and _, not %q", path, s.Label))
+			errs.add("%s.label: must be 1 to 64 letters, digits, - and _, not %q", path, s.Label)
 		case s.Label == turn.FunctionsNamespace:
-			errs = append(errs, fmt.Errorf(
-				"%s.label: %q is the namespace of clients' functions; change the label", path, s.Label))
+			errs.add("%s.label: %q is the namespace of clients' functions; change the label", path, s.Label)
 		case labels[s.Label]:
-			errs = append(errs, fmt.Errorf(
-				"%s.label: %q is used twice; each server needs a label of its own", path, s.Label))
+			errs.add("%s.label: %q is used twice; each server needs a label of its own", path, s.Label)
 		}
 		labels[s.Label] = true
 		errs = append(errs, s.check(path)...)
@@ -275,33 +275,31 @@ func (t *Tools) check() (errs []error) {
 		{"image_generation", t.ImageGeneration},
 	} {
 		if builtIn.label != "" && !labels[builtIn.label] {
-			errs = append(errs, fmt.Errorf(
-				"tools.%s: there is no server %q in tools.servers", builtIn.key, builtIn.label))
+			errs.add("tools.%s: there is no server %q in tools.servers", builtIn.key, builtIn.label)
 		}
 	}
 
+	// A variable that is not set is found at the start, and not by the first call.
 	if _, err := t.Options(os.LookupEnv); err != nil {
 		errs = append(errs, err)
 	}
 	return errs
 }
 
-func (s *ToolServer) check(path string) (errs []error) {
+func (s *ToolServer) check(path string) (errs faults) {
 	bad := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s.%s: %w", path, key, fmt.Errorf(format, args...)))
+		errs.add("%s.%s: %w", path, key, fmt.Errorf(format, args...))
 	}
 
+	// Set here, so that what is printed says what holds.
 	if s.RequireApproval == "" {
 		s.RequireApproval = ApprovalNever
 	}
-	errs = append(errs, oneOf(path+".require_approval", s.RequireApproval, ApprovalAlways, ApprovalNever)...)
+	errs.oneOf(path+".require_approval", s.RequireApproval, ApprovalAlways, ApprovalNever)
 	if slices.Contains(s.AllowedTools, "") {
 		bad("allowed_tools", "a name is empty")
 	}
-	if s.Transport != "" {
-		errs = append(errs, oneOf(path+".transport", s.Transport,
-			tools.TransportHTTP, tools.TransportSSE, tools.TransportStdio)...)
-	}
+	errs.optional(path+".transport", s.Transport, tools.TransportHTTP, tools.TransportSSE, tools.TransportStdio)
 
 	switch {
 	case len(s.Command) == 0 && s.URL == "":
@@ -320,9 +318,11 @@ func (s *ToolServer) checkProcess(bad func(key, format string, args ...any)) {
 	switch program := s.Command[0]; {
 	case program == "":
 		bad("command", "the program is missing")
+	// A relative path would depend on where the filter was started.
 	case strings.Contains(program, "/") && !filepath.IsAbs(program):
 		bad("command", "%q: write an absolute path, or a name that PATH has", program)
 	}
+
 	if s.Transport == tools.TransportHTTP || s.Transport == tools.TransportSSE {
 		bad("transport", "a command is spoken to by stdio, not %s", s.Transport)
 	}

@@ -37,6 +37,7 @@ func (c *Config) reasoningLimits(m *Model, tenant string) turn.ReasoningLimits {
 	}
 	for _, b := range c.ReasoningBudgets {
 		if (b.Match == "" || matches(b.Match, m.UpstreamModel)) && (b.Tenant == "" || b.Tenant == tenant) {
+			// The tighter bound holds: an entry for a tenant does not loosen that of the model.
 			if limits.Budget == 0 || b.Tokens < limits.Budget {
 				limits.Budget = b.Tokens
 			}

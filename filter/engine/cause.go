@@ -48,6 +48,7 @@ var knownPhrases = []string{
 // the name of a sampling parameter.
 var known = func() *regexp.Regexp {
 	phrases := append([]string(nil), knownPhrases...)
+	// Servers that say nothing else send the status as text.
 	for status := http.StatusBadRequest; status <= http.StatusNetworkAuthenticationRequired; status++ {
 		if text := http.StatusText(status); text != "" {
 			phrases = append(phrases, text)
@@ -60,6 +61,7 @@ var known = func() *regexp.Regexp {
 		phrases[i] = strings.ReplaceAll(regexp.QuoteMeta(phrase), " ", "[ _]")
 	}
 	pattern := regexp.MustCompile(`(?i)(?:` + strings.Join(phrases, "|") + `)`)
+	// The longest phrase counts, and not the first of the list: many begin with a shorter one.
 	pattern.Longest()
 	return pattern
 }()
@@ -76,6 +78,7 @@ var (
 // text of the engine or of Envoy. All other text may be of a prompt, token ids, or an
 // address: "…" stands for it.
 func (f failure) cause() error {
+	// What follows the first line is a traceback.
 	line, _, _ := strings.Cut(cmp.Or(f.message, f.text), "\n")
 	cause := fmt.Sprintf("engine status %d", f.status)
 	if knownType.MatchString(f.kind) || f.kind != "" && f.kind == http.StatusText(f.status) {
@@ -93,12 +96,14 @@ func masked(text string) string {
 	var b strings.Builder
 	end := 0
 	rest := func(part string, inside bool) {
+		// Between two phrases punctuation stays, so that the line reads as it was written.
 		if inside && between.MatchString(part) || part == "" {
 			b.WriteString(part)
 		} else if !strings.HasSuffix(b.String(), gap) {
 			b.WriteString(gap)
 		}
 	}
+
 	for _, m := range known.FindAllStringIndex(text, -1) {
 		if !word(text, m[0], m[1]) {
 			continue

@@ -90,6 +90,7 @@ func (o *object) sampling(r *Request) {
 	o.number("repetition_penalty", or(r.RepetitionPenalty, 1))
 	o.integer("n", max(r.N, 1))
 	o.ids("stop_token_ids", stopTokens(r))
+	// The engines drop special tokens by default, in which channels and calls are written.
 	o.boolean("skip_special_tokens", false)
 	o.bias("logit_bias", r.LogitBias)
 	if r.Whole {
@@ -129,6 +130,7 @@ func (o *object) request(path, id string) *HTTPRequest {
 
 // topK returns the engines' value of top_k, where -1 means no limit.
 func (r *Request) topK() int {
+	// Clients write 0 for no limit too, which SGLang refuses.
 	if k := or(r.TopK, -1); k != 0 {
 		return k
 	}

@@ -81,6 +81,7 @@ func readFailure(body []byte) failure {
 		kind:   object.Get("type").String(),
 		param:  object.Get("param").String(),
 	}
+	// The last is FastAPI's form for errors of its own, as of a path that it does not have.
 	for _, message := range []gjson.Result{object.Get("message"), root.Get("error"), root.Get("detail")} {
 		if message.Type == gjson.String {
 			f.message = message.Str
@@ -91,6 +92,7 @@ func readFailure(body []byte) failure {
 	// FastAPI: {"detail":[{"loc":["body","temperature"],"msg":"…"}]}
 	if first := root.Get("detail.0"); first.IsObject() {
 		loc := first.Get("loc").Array()
+		// SGLang has the parameters in an object of the body.
 		if len(loc) > 2 && loc[1].Str == "sampling_params" {
 			loc = loc[1:]
 		}
@@ -117,6 +119,7 @@ func readFailure(body []byte) failure {
 //	others     502, so that a 500 is always an error of the filter itself
 func translate(f failure) *apierror.Error {
 	err := clientError(f)
+	// Without a word of the engine the error has its own, for the statuses that need one.
 	if f.retryAfter > 0 {
 		err.RetryAfter = f.retryAfter
 	}
@@ -210,6 +213,7 @@ func contextLengthExceeded(message string) *apierror.Error {
 	const end = "(context_length_exceeded: prompt is too long)"
 	limit, prompt := number(limitNumber, message), number(promptNumber, message)
 	total := number(totalNumber, message)
+	// Some messages have the prompt's tokens, others only those of prompt and output together.
 	tokens, maximum := atoi(cmp.Or(prompt, total)), atoi(limit)
 
 	text := "Your messages are longer than the model's maximum context length. " +
@@ -243,6 +247,7 @@ func atoi(s string) int {
 
 func number(pattern *regexp.Regexp, s string) string {
 	for _, group := range append(pattern.FindStringSubmatch(s), "")[1:] {
+		// A longer number is no count of tokens, and would not fit everywhere.
 		if group != "" && len(group) < 10 {
 			return group
 		}
@@ -290,11 +295,14 @@ var (
 // fault returns the OpenAI name of the parameter at fault and the reason. The
 // reason is the engine's text, or "" if that text may contain anything else.
 func (f failure) fault() (param, reason string) {
+	// Before the other forms: a report quotes the value at fault, which must not be shown.
 	for _, report := range []*regexp.Regexp{pydantic, pydanticTuple} {
 		if m := report.FindStringSubmatch(f.message); m != nil {
 			return parameterFault(m[1], m[2])
 		}
 	}
+
+	// vLLM ends some messages with the parameter and its value.
 	message := suffix.ReplaceAllString(f.message, "")
 	if m := ranged.FindStringSubmatch(message); m != nil {
 		return parameterFault(m[1], message)

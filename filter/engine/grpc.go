@@ -307,6 +307,7 @@ func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 	}
 
 	m = f.pending[framePrefix:]
+	// A buffer that one long message has made is not kept for the whole reply.
 	if f.pending = f.pending[:0]; size > keepLine {
 		f.pending = nil
 	}
@@ -333,6 +334,8 @@ func (f *frames) size(p []byte) (size int, known bool) {
 	if len(p) < framePrefix {
 		return 0, false
 	}
+
+	// Refused before anything is buffered: the length is the peer's word.
 	n := binary.BigEndian.Uint32(p[1:])
 	if n > maxLine {
 		f.fault = "a message is too long"

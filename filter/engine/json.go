@@ -107,6 +107,7 @@ func (s *scanner) count() int {
 
 // number returns the next value, or NaN if it is not a number.
 func (s *scanner) number() float64 {
+	// 1e999 is a number in JSON, and is infinite here.
 	v, err := strconv.ParseFloat(string(s.raw()), 64)
 	if err != nil && !math.IsInf(v, 0) {
 		return math.NaN()
@@ -123,6 +124,22 @@ func (s *scanner) elements(read func()) {
 	for s.more(']') {
 		read()
 	}
+}
+
+// member enters the next value if it is an object, and calls read for its member of this
+// name, which read must consume. It returns false for any other value, which it skips.
+func (s *scanner) member(name string, read func()) bool {
+	if !s.enter('{') {
+		return false
+	}
+	for s.more('}') {
+		if string(s.key()) == name {
+			read()
+		} else {
+			s.skip()
+		}
+	}
+	return true
 }
 
 // last is elements for the last n elements of an array. The others are skipped: a list
@@ -162,6 +179,7 @@ func (s *scanner) skip() {
 		s.skipNested()
 	default:
 		from := s.i
+		// What it is does not matter: the reader of a number or a literal checks it.
 		for s.i < len(s.b) && !ends(s.b[s.i]) {
 			s.i++
 		}
@@ -261,6 +279,7 @@ func text(raw []byte) string {
 
 // countIDs returns the number of elements of raw, an array of numbers.
 func countIDs(raw []byte) int {
+	// An array without a digit is empty, and has no comma either.
 	for _, c := range raw {
 		if c >= '0' && c <= '9' {
 			return bytes.Count(raw, []byte(",")) + 1

@@ -74,6 +74,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.b = append(o.b, "[]"...)
 	// This forbids all tokens that end a generation.
 	o.boolean("ignore_eos", r.MinTokens > 0)
+	// Older servers have false as the default, and compute each turn of a conversation from its beginning.
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)
@@ -163,7 +164,7 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 			case "stop_type":
 				e.reason = s.raw()
 			case "timings":
-				e.readTimings(&s)
+				s.member("cache_n", func() { e.cached = s.count() })
 			case "error":
 				return chunks, eventError(data)
 			default:
@@ -187,22 +188,9 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 	return appendChunk(chunks, &c), nil
 }
 
-// readTimings reads the number of cached prompt tokens.
-func (e *llamacppEvent) readTimings(s *scanner) {
-	if !s.enter('{') {
-		return
-	}
-	for s.more('}') {
-		if string(s.key()) == "cache_n" {
-			e.cached = s.count()
-			continue
-		}
-		s.skip()
-	}
-}
-
 // chunk returns the chunk of an event. Tokens after a stop token are dropped.
 func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
+	// The server goes on after a stop token that it does not know.
 	if d.finished[0] {
 		return Chunk{}, nil
 	}

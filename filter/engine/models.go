@@ -33,6 +33,7 @@ type modelInfo struct {
 }
 
 func (d *grpcDialect) EncodeModelInfo() *HTTPRequest {
+	// Each of the services has both methods.
 	service, _ := strings.CutSuffix(d.path, "/Generate")
 	return grpcCall(service+"/GetModelInfo", make([]byte, framePrefix))
 }
@@ -52,6 +53,7 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	ok = readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		switch {
 		case number == d.info.context && kind == protowire.VarintType:
+			// -1 and its like stand for no length.
 			if v, _ := protowire.ConsumeVarint(value); v <= maxContext {
 				m.ContextLength = int(v)
 			}

@@ -73,6 +73,7 @@ func (p *progress) parseIDs(raw []byte) ([]harmony.Token, *apierror.Error) {
 		return nil, unreadable("its token ids are not numbers")
 	}
 	p.ids = ids
+	// Full: what is appended later for another choice must not change these.
 	return ids[from:len(ids):len(ids)], nil
 }
 

@@ -43,6 +43,7 @@ func (m *message) inner(field protowire.Number, write func(*message)) {
 }
 
 func (m *message) ids(field protowire.Number, ids []harmony.Token) {
+	// The size comes first, so the ids are gone through twice and not copied.
 	//nolint:gosec // a size
 	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(packedSize(ids)))
 	for _, id := range ids {

@@ -33,6 +33,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	p := newObject(o.b)
 	p.sampling(r)
 	p.limits(r, "max_new_tokens", "min_new_tokens", "sampling_seed")
+	// SGLang cuts the stop token off by default, which says whether the model ended or calls a tool.
 	p.boolean("no_stop_trim", true)
 	p.text("structural_tag", structuralTag(r))
 	o.b = p.end()
@@ -188,7 +189,8 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 		d.started = true
 		d.usage.CachedTokens = e.cached
 		c.Usage = &d.usage
-		if v := text(e.version); v != "default" { // the value if SGLang was not given a version
+		// "default" is what SGLang says if it was not given a version.
+		if v := text(e.version); v != "default" {
 			d.version = v
 		}
 		c.Fingerprint = d.version

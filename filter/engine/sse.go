@@ -140,6 +140,7 @@ func flatEnd(p []byte) int {
 // buffer.
 func (e *eventLines) release() {
 	e.dropped, e.within = 0, false
+	// The first event can have the prompt. Its buffer would stay as long as the reply.
 	if cap(e.pending) > keepLine {
 		e.pending = nil
 		return

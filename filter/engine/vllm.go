@@ -88,6 +88,7 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 			case "system_fingerprint":
 				fingerprint = s.raw()
 			case "error":
+				// Of an event with an error nothing counts, whatever came before it in the object.
 				return chunks[:from], eventError(data)
 			default:
 				s.skip()
@@ -160,7 +161,8 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	if err != nil {
 		return chunks, err
 	}
-	if len(ids) == 0 || ids[0] != '[' { // null if vLLM does not support return_token_ids
+	// null, or nothing, from a vLLM that does not know return_token_ids.
+	if len(ids) == 0 || ids[0] != '[' {
 		return chunks, unreadable("it has no token_ids. The engine's operator has to update vLLM")
 	}
 
@@ -199,33 +201,15 @@ func vllmFinish(raw []byte) (Finish, *apierror.Error) {
 
 // readUsage reads a usage object. It returns false for null.
 func (d *vllmDecoder) readUsage(s *scanner) bool {
-	if !s.enter('{') {
-		return false
-	}
-
 	// vLLM reports cached tokens only if it runs with --enable-prompt-tokens-details.
-	d.usage.CachedTokens = Unknown
-	for s.more('}') {
-		if string(s.key()) == "prompt_tokens_details" {
-			d.readDetails(s)
-			continue
-		}
-		s.skip()
+	cached := Unknown
+	known := s.member("prompt_tokens_details", func() {
+		s.member("cached_tokens", func() { cached = s.count() })
+	})
+	if known {
+		d.usage.CachedTokens = cached
 	}
-	return true
-}
-
-func (d *vllmDecoder) readDetails(s *scanner) {
-	if !s.enter('{') {
-		return
-	}
-	for s.more('}') {
-		if string(s.key()) == "cached_tokens" {
-			d.usage.CachedTokens = s.count()
-			continue
-		}
-		s.skip()
-	}
+	return known
 }
 
 // readVLLM reads the log probabilities of vLLM's completions API or of its

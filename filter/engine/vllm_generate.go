@@ -33,6 +33,7 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	p := newObject(o.b)
 	p.sampling(r)
 	p.limits(r, "max_tokens", "min_tokens", "seed")
+	// The text would cost the engine time for each token, and is not read.
 	p.boolean("detokenize", false)
 	if r.Logprobs {
 		p.integer("logprobs", r.withOwn())

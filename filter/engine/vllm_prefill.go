@@ -69,6 +69,7 @@ func missingTransfer() *apierror.Error {
 type objectReader struct{ body []byte }
 
 func (r *objectReader) Feed(p []byte) *apierror.Error {
+	// Its caller bounds the size.
 	r.body = append(r.body, p...)
 	return nil
 }
@@ -108,16 +109,7 @@ func (r *objectReader) End(func(string) string) (*KVTransfer, *apierror.Error) {
 
 // finishReason reads the finish_reason of a choice, as JSON.
 func (s *scanner) finishReason() (raw []byte) {
-	if !s.enter('{') {
-		return nil
-	}
-	for s.more('}') {
-		if string(s.key()) == "finish_reason" {
-			raw = s.raw()
-		} else {
-			s.skip()
-		}
-	}
+	s.member("finish_reason", func() { raw = s.raw() })
 	return raw
 }
 

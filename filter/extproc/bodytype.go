@@ -42,26 +42,17 @@ func (s *Server) respelled(r *clientRequest) bool {
 	return e != nil && !e.NoModel
 }
 
-// errTwoModels rejects a body of which the filter and the upstream could read
-// different models.
-func errTwoModels() *apierror.Error {
-	return apierror.Invalid("model", `The request has two fields "model". Send one.`)
-}
-
-// errNotText rejects a body in UTF-16 or UTF-32, of which the filter could read
-// another model than the upstream.
-func errNotText() *apierror.Error {
-	return apierror.Invalid("", "The request body has a zero byte, which JSON in UTF-8 does not. Send JSON in UTF-8.")
-}
-
 // ambiguous is the error for a body of which another reader could find another model
 // than the scan; nil if there is none so far.
 func (s *modelScan) ambiguous() *apierror.Error {
 	switch {
+	// UTF-16 or UTF-32, of which the scan reads nothing, and an upstream the model.
 	case s.zero:
-		return errNotText()
+		return apierror.Invalid("",
+			"The request body has a zero byte, which JSON in UTF-8 does not. Send JSON in UTF-8.")
+	// Some readers take the first member of a name, others the last.
 	case s.twice:
-		return errTwoModels()
+		return apierror.Invalid("model", `The request has two fields "model". Send one.`)
 	}
 	return nil
 }

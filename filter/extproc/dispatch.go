@@ -170,7 +170,8 @@ func (s *Server) unlock(lock api.Lock) {
 	s.o.Env.Workers.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 		defer cancel()
-		_ = lock.Unlock(ctx) // else it expires
+		// A lock that is not released expires.
+		_ = lock.Unlock(ctx)
 	})
 }
 
@@ -230,6 +231,7 @@ func (s *Server) relays(r *clientRequest) bool {
 // takeRequest makes the reply to a decoded request.
 func (x *exchange) takeRequest(h *handled) {
 	request := h.outcome.Request
+	// The exchange has looked for the model. An endpoint may not miss it.
 	if x.target.Engine == "" {
 		x.s.drop(h)
 		x.SendError(apierror.Invalid("model", "The field \"model\" is missing. Name the model."))

@@ -123,6 +123,7 @@ func (s *Server) party(tenant string, m *extprocv3.ProcessingRequest) string {
 	}
 
 	client = client.Unmap().WithZone("")
+	// A client of IPv6 has a network, with more addresses than requests that it could send.
 	if network, err := client.Prefix(64); err == nil && client.Is6() {
 		return network.String()
 	}

@@ -19,13 +19,15 @@ import (
 func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 	x.upstream = upstreamHeaders
 	switch x.phase {
-	case phaseNew: // Envoy's own reply, made before the request came here
+	// Envoy's own reply, made before the request came here.
+	case phaseNew:
 		x.phase = phaseRelay
 		fallthrough
 	case phaseRelay, phaseAnswered:
 		if x.elsewhere != nil && x.phase == phaseRelay &&
 			parseStatus(headerOf(h.GetHeaders(), ":status")) == http.StatusNotFound {
-			x.SendError(x.elsewhere) // it is not there either
+			// It is not there either: the client gets the error that says so of this API.
+			x.SendError(x.elsewhere)
 			return
 		}
 		x.to.add(responseHeadersReply(nil))
@@ -204,6 +206,7 @@ func (x *exchange) SendError(err *apierror.Error) {
 	if r := x.runner.Run(); r != nil {
 		headers = r.Explain(headers, false)
 	} else {
+		// The end of a run is in its record already; a refusal before it is not.
 		x.runner.Record.Tape.Refused(err)
 	}
 	if err.Limit != nil {

@@ -57,11 +57,13 @@ func New(words []string) *Finder {
 		queue = queue[1:]
 		for n := f.nodes[parent].child; n != 0; n = f.nodes[n].next {
 			queue = append(queue, n)
+			// A single byte fails to the empty text, the zero value.
 			if parent == 0 {
 				continue
 			}
 			fail, _ := f.Move(f.nodes[parent].fail, f.nodes[n].c)
 			f.nodes[n].fail = fail
+			// A word that is the whole of this beginning is longer than what ends it.
 			if f.nodes[n].match.Length == 0 {
 				f.nodes[n].match = f.nodes[fail].match
 			}
@@ -95,6 +97,7 @@ func (f *Finder) index() {
 		for n := f.nodes[i].child; n != 0; n = f.nodes[n].next {
 			count++
 		}
+		// The root gets a table in any case: a text comes back to it at most of its bytes.
 		if i > 0 && count <= fewChildren {
 			continue
 		}

@@ -90,7 +90,7 @@ type Step struct {
 
 // Of returns the view of a record.
 func Of(r *record.Record) *View {
-	w := &watcher{view: &View{Calls: []Call{}, Steps: []Step{}}, r: r}
+	w := &watcher{view: &View{Calls: []Call{}, Steps: []Step{}}}
 	for i := range r.Events {
 		w.take(&r.Events[i])
 	}

@@ -14,7 +14,6 @@ import (
 // watcher takes the events of a record in their order.
 type watcher struct {
 	view   *View
-	r      *record.Record
 	prompt []harmony.Token
 	called int64 // when the last call was made
 	first  int64 // when its first tokens came; 0: none yet

@@ -20,6 +20,44 @@ var ErrTooLarge = errors.New("the answer is too large")
 func (c *Client) Get(
 	ctx context.Context, header http.Header, path string, limit int64,
 ) (status int, body []byte, err error) {
+	request := &h2.Request{
+		Method:    http.MethodGet,
+		Scheme:    c.scheme,
+		Authority: c.authority(header),
+		Path:      path,
+		Header:    header,
+	}
+	err = c.receive(ctx, request, func(st *h2.Stream) (done bool, _ error) {
+		for p, ok := st.Next(); ok; p, ok = st.Next() {
+			switch {
+			case p.Err != nil:
+				return true, c.explain(p.Err)
+			case p.End:
+				return true, nil
+			case p.Header != nil:
+				status = p.Status
+			}
+			if body = append(body, p.Body...); int64(len(body)) > limit {
+				return true, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+			}
+		}
+		return false, nil
+	})
+
+	// What is too large has been answered: its status counts. What broke has not.
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return status, nil, err
+	case err != nil:
+		return 0, nil, fmt.Errorf("send the request: %w", err)
+	}
+	return status, body, nil
+}
+
+// receive sends a request and calls take, with what there is of the answer, until it is done.
+func (c *Client) receive(
+	ctx context.Context, r *h2.Request, take func(*h2.Stream) (done bool, err error),
+) error {
 	// One place is enough: a notification says that there is something,
 	// and what is there is read to its end.
 	notified := make(chan struct{}, 1)
@@ -30,33 +68,16 @@ func (c *Client) Get(
 		}
 	})
 	defer st.Close()
-	c.pool.Do(ctx, st, &h2.Request{
-		Method:    http.MethodGet,
-		Scheme:    c.scheme,
-		Authority: c.authority(header),
-		Path:      path,
-		Header:    header,
-	})
+	c.pool.Do(ctx, st, r)
 
 	for {
 		select {
 		case <-notified:
 		case <-ctx.Done():
-			return 0, nil, fmt.Errorf("send the request: %w", ctx.Err())
+			return ctx.Err()
 		}
-
-		for p, ok := st.Next(); ok; p, ok = st.Next() {
-			switch {
-			case p.Err != nil:
-				return 0, nil, fmt.Errorf("send the request: %w", c.explain(p.Err))
-			case p.End:
-				return status, body, nil
-			case p.Header != nil:
-				status = p.Status
-			}
-			if body = append(body, p.Body...); int64(len(body)) > limit {
-				return status, nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
-			}
+		if done, err := take(st); done || err != nil {
+			return err
 		}
 	}
 }

@@ -60,6 +60,7 @@ func newPrefills(
 			if err != nil {
 				return nil, fmt.Errorf("engine %s: prefill: %w", e.Name, err)
 			}
+			// As the bootstrap names the endpoint: Envoy looks for it by host and port.
 			port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 			p.endpoints = append(p.endpoints, prefillEndpoint{
 				address: net.JoinHostPort(u.Hostname(), port), host: u.Hostname(),

@@ -133,6 +133,7 @@ func (c *Calls) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	}
 
 	head := c.headerFor(c.target.Engine, retry)
+	// Limits of Envoy count it before the call is made.
 	head.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt)))
 	c.start(head, wire)
 	return nil
@@ -249,37 +250,19 @@ func (c *Client) authority(head http.Header) string {
 func (c *Client) exchange(
 	ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool,
 ) error {
-	notified := make(chan struct{}, 1)
 	a := &answer{client: c, engine: head.Get(header.Engine)}
-	a.stream = c.pool.Prepare(func() {
-		select {
-		case notified <- struct{}{}:
-		default:
-		}
-	})
-	c.pool.Do(ctx, a.stream, c.request(head, wire))
-	defer a.stream.Close()
-
-	for {
-		select {
-		case <-notified:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-
-		for {
-			e, ok := a.Next()
-			if !ok {
-				break
-			}
+	return c.receive(ctx, c.request(head, wire), func(st *h2.Stream) (done bool, _ error) {
+		a.stream = st
+		for e, ok := a.Next(); ok; e, ok = a.Next() {
 			if e.Kind == run.EventBroken {
-				return e.Err
+				return true, e.Err
 			}
 			if !send(e) || e.Kind == run.EventEnded {
-				return nil
+				return true, nil
 			}
 		}
-	}
+		return false, nil
+	})
 }
 
 // answer is the answer to a model call.

@@ -81,6 +81,7 @@ func (r *replicas) answered(engine, replica string) {
 		return
 	}
 	if len(known) == maxReplicas {
+		// The one that has been known longest may not exist any more.
 		known = slices.Delete(known, 0, 1)
 	}
 	if r.known == nil {

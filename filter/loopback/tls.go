@@ -43,9 +43,6 @@ func (s *secured) dial(ctx context.Context, network, address string) (net.Conn, 
 		s.last.Store(made)
 	}
 
-	// The configuration may be shared with other connections, so a copy is changed.
-	made = made.Clone()
-	made.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{NetDialer: s.dialer, Config: made}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, errors.Join(err, unusable)

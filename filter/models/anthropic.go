@@ -153,6 +153,7 @@ func page(l *list, q url.Values) (first, last int, err *apierror.Error) {
 		if last = l.index(before); last < 0 {
 			return 0, 0, apierror.Invalid("before_id", "The list has no such model. Use the first_id of a page.")
 		}
+		// Pages backwards: the models before that one, and the last of these.
 		return max(last-limit, 0), last, nil
 	}
 	return first, min(first+limit, len(l.models)), nil

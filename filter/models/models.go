@@ -139,9 +139,11 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 		return elsewhere()
 	case one != "" && i >= 0:
 		return api.Answered(f.one(all.list.models[i]), nil)
-	case one != "" && d.o.Config.IsAlias(one): // by a pattern, which is not listed
+	// By a pattern, which the list does not have.
+	case one != "" && d.o.Config.IsAlias(one):
 		return api.Answered(f.one(model{one, d.configured(one)}), nil)
-	case one != "": // the upstream may know it all the same
+	// The upstream may have it all the same: its list can be a part, or have failed.
+	case one != "":
 		return elsewhere()
 	case all.incomplete && len(all.list.models) == 0:
 		return api.Refused(apierror.New(http.StatusServiceUnavailable, "models_unknown", "",
@@ -190,7 +192,9 @@ func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest, query url.V
 	for _, name := range names(d.o.Config) {
 		all.list.put(name, d.configured(name), false)
 	}
-	for _, name := range d.o.Config.AliasNames() { // requests for them do not reach the upstream
+
+	// In place of the upstream's models of these names, which requests do not reach.
+	for _, name := range d.o.Config.AliasNames() {
 		all.list.put(name, d.configured(name), true)
 	}
 	return all
@@ -227,6 +231,7 @@ func names(c *config.Config) []string {
 
 	for _, m := range append(slices.Clone(c.Models), c.ModelDefaults) {
 		name, whole := strings.CutPrefix(m.Match, "=")
+		// A part of a name is none that a client could use, but the engine's own name for the model may be.
 		at := cmp.Or(m.Engine, c.ModelDefaults.Engine, c.Engines[0].Name)
 		if whole {
 			add(name)

@@ -13,6 +13,7 @@
 package telemetry
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -99,150 +100,145 @@ type labelValues struct {
 
 // NewMetrics registers the metrics with r.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	// Each is registered where it is made: one that is forgotten would count and never be seen.
+	var errs []error
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		errs = append(errs, r.Register(c))
+		return c
+	}
+	counter := func(name, help string) prometheus.Counter { return counters(name, help).WithLabelValues() }
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		errs = append(errs, r.Register(g))
+		return g
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		errs = append(errs, r.Register(h))
+		return h
 	}
-	seconds := []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+
 	m := &Metrics{
-		inflight: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "harmony_streams_inflight", Help: "ext_proc streams being served."},
+		inflight: gauge("harmony_streams_inflight", "ext_proc streams being served."),
+		requests: counters(
+			"harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model", "outcome",
 		),
-		requests: counter(
-			"harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model",
-			"outcome",
+		passedThrough: counter("harmony_passthrough_total", "Requests that were not the filter's and passed through."),
+		retries: counter(
+			"harmony_retries_total",
+			"Model calls repeated because the engine failed before its first token, or because the output "+
+				"was not of the form that was asked for and the engine takes no grammar.",
 		),
-		passedThrough: prometheus.NewCounter(
-			prometheus.CounterOpts{
-				Name: "harmony_passthrough_total",
-				Help: "Requests that were not the filter's and passed through.",
-			},
-		),
-		retries: prometheus.NewCounter(
-			prometheus.CounterOpts{
-				Name: "harmony_retries_total",
-				Help: "Model calls repeated because the engine failed before its first token, or because the output " +
-					"was not of the form that was asked for and the engine takes no grammar.",
-			},
-		),
-		continuations: counter(
+		continuations: counters(
 			"harmony_continuations_total",
 			"Model calls that another call continued behind their output, by why they did not go on.", "reason",
 		),
-		parsing: counter(
-			"harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.",
-			"kind",
+		parsing: counters(
+			"harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind",
 		),
 		first: histogram(
 			"harmony_time_to_first_token_seconds", "From the request's headers to the engine's first tokens.",
-			seconds, "api", "model",
+			replySeconds, "api", "model",
 		),
 		duration: histogram(
-			"harmony_request_duration_seconds", "From the request's headers to the end of the reply.", seconds,
-			"api", "model",
+			"harmony_request_duration_seconds", "From the request's headers to the end of the reply.",
+			replySeconds, "api", "model",
 		),
-		perMsg: histogram("harmony_message_seconds", "Time the filter itself takes for one ext_proc message.",
-			[]float64{
-				.00001, .000025, .00005, .0001, .00025, .0005,
-				.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1,
-			}, "message"),
+		perMsg: histogram(
+			"harmony_message_seconds", "Time the filter itself takes for one ext_proc message.",
+			messageSeconds, "message",
+		),
 		calls: histogram(
 			"harmony_mcp_iterations", "Model calls of a response.",
 			[]float64{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, "api",
 		),
 
-		toolCalls: counter(
+		toolCalls: counters(
 			"harmony_tool_calls_total",
 			"Calls of tools that the filter made, by how they ended. The server of a request's own address "+
 				"is request; a listing is the tool list.",
 			"server", "tool", "outcome",
 		),
 		toolSeconds: histogram(
-			"harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool",
+			"harmony_tool_call_seconds", "Time that calls of tools took.", replySeconds, "server", "tool",
 		),
-		toolSessions: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."},
+		toolSessions: gauge("harmony_mcp_sessions", "Sessions with MCP servers."),
+		unopened: counter(
+			"harmony_unopened_content_total",
+			"Sealed texts that clients sent back and that no key of this process opens.",
 		),
-
-		unopened: prometheus.NewCounter(
-			prometheus.CounterOpts{
-				Name: "harmony_unopened_content_total",
-				Help: "Sealed texts that clients sent back and that no key of this process opens.",
-			},
-		),
-		rollout: counter(
+		rollout: counters(
 			"harmony_rollout_total",
 			"Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.",
 			"match", "tenant", "side",
 		),
 
 		tokenMetrics: tokenMetrics{
-			prompt: counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
-			cached: counter(
+			prompt: counters("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
+			cached: counters(
 				"harmony_cached_tokens_total",
 				"Prompt tokens the engine found in its cache, where it reports them.", "model",
 			),
-			prefixBroken: counter(
+			prefixBroken: counters(
 				"harmony_prefix_broken_total",
 				"Prompts that do not continue those of their session, or that the engine did not have in "+
 					"its cache any more, by cause.",
 				"cause",
 			),
-			budgetRefused: counter(
+			budgetRefused: counters(
 				"harmony_budget_refusals_total",
-				"Requests, and model calls of replies, for which a token budget had no room, by its name.",
-				"budget",
+				"Requests, and model calls of replies, for which a token budget had no room, by its name.", "budget",
 			),
-			budgetDropped: counter(
+			budgetDropped: counters(
 				"harmony_budget_counts_dropped_total",
 				"Counts of a token budget that made room for others in the memory of the process, by its name.",
 				"budget",
 			),
-			cost: counter(
+			cost: counters(
 				"harmony_cost_total", "What the tokens of replies cost by the configured prices.", "model",
 			),
-			tokens: counter(
+			tokens: counters(
 				"harmony_output_tokens_total",
 				"Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.",
 				"model", "channel",
 			),
 		},
 		storeMetrics: storeMetrics{
-			records: counter(
+			records: counters(
 				"harmony_records_total",
 				"Records of exchanges, by what became of them: kept whole, kept without what was beyond a "+
 					"bound (cut), or lost to a folder that is full or slow, or for want of memory (dropped).",
 				"outcome",
 			),
-			storeErrors: counter(
+			storeErrors: counters(
 				"harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation",
 			),
-			storeHangs: prometheus.NewGauge(
-				prometheus.GaugeOpts{
-					Name: "harmony_store_hangs",
-					Help: "1 while no accesses to the store are made because it does not answer.",
-				},
+			storeHangs: gauge(
+				"harmony_store_hangs", "1 while no accesses to the store are made because it does not answer.",
 			),
 		},
 		labelValues: labelValues{models: map[string]bool{}, tools: map[string]bool{}},
 	}
+
+	// Found once here, and not by name for each message: a token is a message.
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{
-		m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.budgetRefused, m.budgetDropped,
-		m.cost, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls,
-		m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened,
-		m.rollout,
-	} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
+
+// The buckets of times, in seconds: what a client waits for goes on for minutes, what the filter
+// takes for a message is microseconds.
+var (
+	replySeconds   = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+	messageSeconds = []float64{
+		.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1,
+	}
+)
 
 // Recorded counts a record by what became of it.
 func (m *Metrics) Recorded(outcome string) { m.records.WithLabelValues(outcome).Inc() }

@@ -91,13 +91,13 @@ func NewOTel(o OTelOptions) (*OTel, error) {
 	meter := o.Meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
 
 	// All errors at once: the operator sees each metric that cannot be made.
-	var errs [6]error
-	seconds := func(i int, name, description string, buckets []float64) metric.Float64Histogram {
+	var errs []error
+	seconds := func(name, description string, buckets []float64) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(
 			name, metric.WithUnit("s"), metric.WithDescription(description),
 			metric.WithExplicitBucketBoundaries(buckets...),
 		)
-		errs[i] = err
+		errs = append(errs, err)
 		return h
 	}
 
@@ -111,21 +111,17 @@ func NewOTel(o OTelOptions) (*OTel, error) {
 		usage   genaiconv.ClientTokenUsage
 	)
 
-	t.requestDuration = seconds(
-		0, request.Name(), "From the request's headers to the end of the reply.", durationBuckets,
-	)
-	t.firstToken = seconds(
-		1, first.Name(), "From the request's headers to the engine's first tokens.", firstTokenBuckets,
-	)
-	t.perToken = seconds(2, per.Name(), "Time per token of a model call after its first tokens.", perTokenBuckets)
-	t.callDuration = seconds(3, call.Name(), "Duration of a model call with its retries.", durationBuckets)
-	t.toolDuration = seconds(4, tool.Name(), "Duration of a request to an MCP server.", toolBuckets)
-	t.tokens, errs[5] = meter.Int64Histogram(
+	t.requestDuration = seconds(request.Name(), "From the request's headers to the end of the reply.", durationBuckets)
+	t.firstToken = seconds(first.Name(), "From the request's headers to the engine's first tokens.", firstTokenBuckets)
+	t.perToken = seconds(per.Name(), "Time per token of a model call after its first tokens.", perTokenBuckets)
+	t.callDuration = seconds(call.Name(), "Duration of a model call with its retries.", durationBuckets)
+	t.toolDuration = seconds(tool.Name(), "Duration of a request to an MCP server.", toolBuckets)
+	tokens, err := meter.Int64Histogram(
 		usage.Name(), metric.WithUnit(usage.Unit()), metric.WithDescription("Tokens of a model call."),
 		metric.WithExplicitBucketBoundaries(tokenBuckets...),
 	)
-
-	return t, errors.Join(errs[:]...)
+	t.tokens = tokens
+	return t, errors.Join(append(errs, err)...)
 }
 
 // w3c writes and reads the fields traceparent and tracestate.

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -287,10 +286,12 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 
 	if r.err != nil {
 		fields["status"], fields["error"], fields["code"] = r.err.Status, r.err.Message, r.err.Code
-		add("cause", causeOf(r.err), r.err.Cause != nil)
-	}
-	if r.err != nil && r.err.Limit != nil {
-		fields["budget"] = r.err.Limit.Budget
+		if r.err.Cause != nil {
+			fields["cause"] = r.err.Cause.Error()
+		}
+		if r.err.Limit != nil {
+			fields["budget"] = r.err.Limit.Budget
+		}
 	}
 	if o.Answered {
 		addSummary(fields, o.Summary)
@@ -299,13 +300,6 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 	}
 
 	return fields
-}
-
-func causeOf(err *apierror.Error) string {
-	if cause := errors.Unwrap(err); cause != nil {
-		return cause.Error()
-	}
-	return ""
 }
 
 func addSummary(fields logrus.Fields, s turn.Summary) {

@@ -100,7 +100,8 @@ func (s *session) complete() error {
 		s.finish(st, f.header)
 	case f.status < 100:
 		s.abort(st, CodeProtocol, "the answer has no status")
-	case f.status < 200: // informational
+	// Informational, such as 103 before the answer itself.
+	case f.status < 200:
 		if end {
 			s.abort(st, CodeProtocol, "an informational answer is the last")
 		}

@@ -187,6 +187,7 @@ func (s *session) goAway(f *frame) error {
 	}
 	s.mu.Unlock()
 
+	// Without the lock: the receiver may send the request again at once.
 	for _, st := range refused {
 		st.end(nil, &StreamError{CodeRefused, fmt.Sprintf("the peer has closed the connection with code %d", code)})
 	}

@@ -104,6 +104,7 @@ func newSession(wake, ready func()) *session {
 		ready:   sync.OnceFunc(ready),
 		streams: map[uint32]*Stream{},
 		nextID:  1,
+		// RFC 9113 asks for no less; it holds until the peer has said its own.
 		limit:   100,
 		initial: defaultWindow,
 		allowed: defaultWindow,
@@ -306,6 +307,7 @@ func (s *session) check() error {
 	}
 
 	switch {
+	// Without requests nobody waits for the peer, and a ping would be all that keeps it busy.
 	case s.alive.Swap(false) || len(s.streams) == 0:
 		s.asked = false
 	case s.asked:

@@ -46,6 +46,7 @@ func New() *Recorder {
 // Spans are the spans that have ended, in the order in which they have begun.
 func (r *Recorder) Spans() []sdktrace.ReadOnlySpan {
 	var ended []sdktrace.ReadOnlySpan
+	// By their beginning: parents end after their children, and stand before them.
 	for _, s := range r.spans.Started() {
 		if !s.EndTime().IsZero() {
 			ended = append(ended, s)
@@ -109,6 +110,7 @@ func line(s sdktrace.ReadOnlySpan) string {
 
 func attributes(list []attribute.KeyValue) string {
 	list = slices.Clone(list)
+	// Instrumentation may add attributes in any order.
 	slices.SortFunc(list, func(a, b attribute.KeyValue) int { return cmp.Compare(a.Key, b.Key) })
 	var b strings.Builder
 	for _, a := range list {
@@ -126,6 +128,7 @@ func (r *Recorder) Metrics(t testing.TB) map[string]string {
 		switch data := m.Data.(type) {
 		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
+				// Shortened: the last digits of a sum depend on the order of its parts.
 				points[m.Name+attributes(p.Attributes.ToSlice())] = fmt.Sprintf("%d: %.3g", p.Count, p.Sum)
 			}
 		case metricdata.Histogram[int64]:
@@ -133,6 +136,7 @@ func (r *Recorder) Metrics(t testing.TB) map[string]string {
 				points[m.Name+attributes(p.Attributes.ToSlice())] = fmt.Sprintf("%d: %d", p.Count, p.Sum)
 			}
 		default:
+			// The conventions have histograms only. Another kind would be compared with nothing.
 			t.Errorf("%s is no histogram", m.Name)
 		}
 	}
@@ -147,6 +151,7 @@ func (r *Recorder) Exemplars(t testing.TB, name string) []string {
 	for _, m := range r.collect(t) {
 		if data, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == name {
 			for _, p := range data.DataPoints {
+				// A bucket keeps one example: not every trace has one.
 				for _, e := range p.Exemplars {
 					ids = append(ids, hex.EncodeToString(e.TraceID))
 				}
