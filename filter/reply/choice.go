@@ -145,19 +145,22 @@ func (m *Machine) settle(c *Choice, tokens []harmony.Token, err *apierror.Error)
 	return nil
 }
 
-// event takes an event of the choice's reader.
-func (c *Choice) event(e turn.Event) {
-	switch e.Step {
-	case turn.Start:
-		c.open(e)
-	case turn.Delta:
-		// The encoder gets the text of all tokens of the push at once.
-		c.text = append(c.text, e.Text...)
-		if len(e.Logprobs) > 0 {
-			c.part.Logprobs = turn.AppendLogprobs(c.part.Logprobs, e.Logprobs)
+// events returns what takes the events of the choice's reader. It is a function literal and no
+// method: calling a method's value copies the event once more, and there is one for each token.
+func (c *Choice) events() func(turn.Event) {
+	return func(e turn.Event) {
+		switch e.Step {
+		case turn.Start:
+			c.open(e)
+		case turn.Delta:
+			// The encoder gets the text of all tokens of the push at once.
+			c.text = append(c.text, e.Text...)
+			if len(e.Logprobs) > 0 {
+				c.part.Logprobs = turn.AppendLogprobs(c.part.Logprobs, e.Logprobs)
+			}
+		case turn.End:
+			c.close(e.Cut)
 		}
-	case turn.End:
-		c.close(e.Cut)
 	}
 }
 

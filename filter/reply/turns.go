@@ -91,7 +91,7 @@ func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
 
 	for i := range m.choices {
 		c := &m.choices[i]
-		emit := c.event
+		emit := c.events()
 		if a != nil {
 			emit = func(e turn.Event) { m.dst = a.output(m.dst, e) }
 		}

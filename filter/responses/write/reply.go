@@ -32,10 +32,14 @@ func (r *Request) NewReply(m api.Mode) api.Reply { return r.newReply(m) }
 func (r *Request) newReply(m api.Mode) *Reply {
 	e := newEncoder(r, m)
 	o := reply.Options{
-		Encoder: e, Settler: e, Tools: e, Ending: &lastStep{e},
+		Encoder: e, Tools: e, Ending: &lastStep{e},
 		Stream: r.Options.Stream, Early: true, Mode: m,
 		Turns: r.Context.Limits.Turns, MaxTokens: r.MaxOutput, MaxRuns: r.Tools.MaxCalls,
 		Run: e.run, Continue: e.continueTurn,
+	}
+	// Nearly every stream has nothing to settle, and is spared a call for each chunk.
+	if r.Options.Messages || !r.Options.Follow {
+		o.Settler = e
 	}
 	// In the mode of a single call, the call has been made: there is nothing to prepare.
 	if p := r.Preflight; p != nil && m == api.Loop {
