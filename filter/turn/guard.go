@@ -101,27 +101,43 @@ func (t *Turn) NewGuard() *Guard {
 	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
 		watcher.limit = t.Engine.MaxTokens - reserve
 	}
-	watcher.loop.repeats = t.guarding.Repeats
 
 	watcher.read(nil)
 	return watcher
 }
 
-// read begins to follow the messages of a choice that has an output already.
+// read begins to follow a choice that has this output. What was dropped does not count: it is no
+// part of the output that the rules are about, and the same tokens may come once more.
 func (g *Guard) read(output []harmony.Token) {
 	role := harmony.RoleAssistant
 	if len(g.prefix) > 0 {
 		role = ""
 	}
 	g.parser = harmony.NewParser(harmony.Tolerant, role)
+	g.output, g.reasoning, g.loop = 0, 0, loopDetector{repeats: g.rules.Repeats}
 
-	// Calls that have ended are the client's: they were passed on.
-	for _, tokens := range [][]harmony.Token{g.prefix, output} {
-		for _, token := range tokens {
-			if g.parse(token) {
-				g.call.state = callPasses
-			}
+	// The header of a continued message is no output. Calls that have ended are the client's: they
+	// were passed on.
+	for i, token := range slices.Concat(g.prefix, output) {
+		if i >= len(g.prefix) {
+			g.count(token)
 		}
+		if g.parse(token) {
+			g.call.state = callPasses
+		}
+	}
+
+	// A repetition that begins before these would have been found.
+	for _, token := range output[max(0, len(output)-g.loop.window()):] {
+		g.loop.push(token)
+	}
+}
+
+// count counts a token of the choice.
+func (g *Guard) count(token harmony.Token) {
+	g.output++
+	if g.inside && token < harmony.TokenStartOfText {
+		g.reasoning++
 	}
 }
 
@@ -146,11 +162,7 @@ func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interrup
 			return slices.Concat(released, tokens[:i]), why
 		}
 
-		g.output++
-		if g.inside && token < harmony.TokenStartOfText {
-			g.reasoning++
-		}
-
+		g.count(token)
 		held := g.call.holds()
 		ended := g.parse(token)
 		switch {
@@ -290,8 +302,8 @@ func (g *Guard) Interrupted() bool { return g.cuts > 0 }
 
 // Ended takes the tokens by which reasoning was ended.
 func (g *Guard) Ended(tokens []harmony.Token) {
-	g.output += len(tokens)
 	for _, token := range tokens {
+		g.count(token)
 		g.parse(token)
 		g.loop.push(token)
 	}
@@ -315,6 +327,9 @@ type loopDetector struct {
 	// By period: how many of the last tokens equal the one so many tokens before.
 	same [maxPeriod + 1]int
 }
+
+// window returns how many tokens decide whether the next one is a repetition too many.
+func (d *loopDetector) window() int { return maxPeriod*(d.repeats+1) + leastRepeats }
 
 // push takes a token. It reports whether a sequence has come once more than it may.
 func (d *loopDetector) push(token harmony.Token) bool {

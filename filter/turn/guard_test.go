@@ -2,6 +2,7 @@ package turn
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,80 @@ func TestGuard(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is dropped of a choice, with a lost model call or because it has to be asked for again,
+// counts for nothing: the model is interrupted where it would be without.
+func TestDroppedTokensDoNotCount(t *testing.T) {
+	t.Parallel()
+	const thought, call = "<|channel|>analysis<|message|>", "<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
+	const next = "<|end|><|start|>assistant"
+	random := rand.New(rand.NewPCG(7, 8))
+
+	// All calls are valid, many are long, and some come again.
+	output := func() []harmony.Token {
+		text := ""
+		for range 2 + random.IntN(6) {
+			switch random.IntN(3) {
+			case 0:
+				text += thought + strings.Repeat(" word", random.IntN(9)) + next
+			default:
+				text += call + `{"place":"` + strings.Repeat(" a b", 5+20*random.IntN(3)) + `"}` + next
+			}
+		}
+		return harmony.AppendEncodeSpecial(nil, text+thought+strings.Repeat(" and so on", random.IntN(2)*30))
+	}
+
+	// play returns the output that there is where the model is interrupted. disturbed loses calls
+	// while arguments are held back, and has arguments that are asked for again.
+	play := func(g *Guard, all []harmony.Token, disturbed bool) (got []harmony.Token, why Interruption) {
+		for n, drops := 0, 0; n < len(all) && why == NotInterrupted; {
+			var kept []harmony.Token
+			size := 1 + random.IntN(min(40, len(all)-n))
+			kept, why = g.Push(all[n : n+size])
+			got, n = append(got, kept...), n+size
+			if !disturbed || why != NotInterrupted || len(got) == n || drops > 9 {
+				continue
+			}
+
+			drops++
+			g.Lost(got)
+			n = len(got)
+			if g.call.state != callHeld || random.IntN(2) == 0 {
+				continue
+			}
+			kept, invalid := g.Push(harmony.AppendEncodeSpecial(nil, "[1, 2, 3]<|call|>"))
+			if len(kept) > 0 || invalid != InvalidCall {
+				t.Fatalf("%d tokens are kept of an invalid call: %q", len(kept), invalid)
+			}
+			g.Again(got)
+		}
+		return got, why
+	}
+
+	found := map[Interruption]int{}
+	for range 300 {
+		limits := ReasoningLimits{Budget: random.IntN(60), ReserveFinal: random.IntN(200), MaxRepeats: 2 * random.IntN(3)}
+		watched := func() *Guard {
+			turn := newCheckedTurn(t, func(in *Input) { in.Engine.MaxTokens = 400 })
+			turn.guarding = (&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}).guarding(&Input{})
+			return turn.NewGuard()
+		}
+
+		all := output()
+		want, wantWhy := play(watched(), all, false)
+		got, why := play(watched(), all, true)
+		if why != wantWhy || !slices.Equal(got, want) {
+			t.Fatalf("%+v: %q behind %d tokens, want %q behind %d of %q", limits, why, len(got), wantWhy, len(want), spell(t, all))
+		}
+		found[why]++
+	}
+
+	for _, why := range []Interruption{NotInterrupted, BudgetUsed, ReserveReached, Repetition} {
+		if found[why] < 10 {
+			t.Errorf("%d outputs end with %q", found[why], why)
+		}
 	}
 }
 
