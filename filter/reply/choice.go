@@ -45,9 +45,9 @@ func (c *Choice) Matched() *turn.StopMatch { return c.reader.Matched() }
 // Calls returns how many calls the choice has made in this turn.
 func (c *Choice) Calls() int { return c.reader.Calls() }
 
-// Continues reports whether the choice has ended, and another turn may follow it: there
+// TurnFollows reports whether the choice has ended, and another turn may follow it: there
 // is nothing for the client to do.
-func (c *Choice) Continues() bool {
+func (c *Choice) TurnFollows() bool {
 	m := c.machine
 	answered := m.current.answered()
 
@@ -138,7 +138,7 @@ func (m *Machine) settle(c *Choice, tokens []harmony.Token, err *apierror.Error)
 
 	// A client may send the next request as soon as it knows the end of a choice: what that
 	// needs is stored first.
-	if ends && m.o.Stream && !c.Continues() && c.reader.Kept() == nil {
+	if ends && m.o.Stream && !c.TurnFollows() && c.reader.Kept() == nil {
 		c.state = finishSent
 		m.dst = m.o.Settler.Finish(m.dst, c)
 	}

@@ -72,7 +72,7 @@ type Guard struct {
 	cuts int
 	loop loopDetector
 
-	// The header of the message that the reply continues, see [Turn].
+	// The header of the message that the request has begun, see [Turn].
 	prefix []harmony.Token
 	// Of the call that is being written, if there is one.
 	call callCheck
@@ -116,7 +116,7 @@ func (g *Guard) read(output []harmony.Token) {
 	g.parser = harmony.NewParser(harmony.Tolerant, role)
 	g.output, g.reasoning, g.loop = 0, 0, loopDetector{repeats: g.rules.Repeats}
 
-	// The header of a continued message is no output. Calls that have ended are the client's: they
+	// The header of a begun message is no output. Calls that have ended are the client's: they
 	// were passed on.
 	for i, token := range slices.Concat(g.prefix, output) {
 		if i >= len(g.prefix) {

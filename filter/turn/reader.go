@@ -112,7 +112,7 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 		mode = harmony.Strict
 	}
 
-	// The header of a continued message is read as if the model had written it.
+	// The header of a begun message is read as if the model had written it.
 	if len(t.prefix) == 0 {
 		reader.parser = harmony.NewParser(mode, harmony.RoleAssistant)
 		return reader
