@@ -38,7 +38,7 @@ import (
 // limits that are left (choice.rest). So arguments that the engine had begun are completed by
 // the other one, and the client notices nothing. Two kinds of arguments differ:
 //
-//   - Those that are checked before the client gets them (turn.Guard holds them back) are not
+//   - Those that are checked before the client gets them (turn.Watcher holds them back) are not
 //     part of the output until they are whole. dropHeld forgets the lost ones, and the other
 //     engine makes them from the header of the call on.
 //   - Those that are under a grammar of the request, which has begun: engines cannot begin in
@@ -113,8 +113,8 @@ func (c *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 }
 
 // newWatcher returns the watcher of a choice; nil if the model is never interrupted.
-func (c *continuation) newWatcher(t *turn.Turn) *turn.Guard {
-	watcher := t.NewGuard()
+func (c *continuation) newWatcher(t *turn.Turn) *turn.Watcher {
+	watcher := t.NewWatcher()
 	if watcher != nil && c.asked >= maxAsked {
 		watcher.AskNoMore()
 	}

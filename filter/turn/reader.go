@@ -137,7 +137,7 @@ func (r *Reader) Push(chunk *engine.Chunk) (int, *apierror.Error) {
 
 	taken := 0
 
-	// Tokens that are inserted end reasoning for the model: see [Guard].
+	// Tokens that are inserted end reasoning for the model: see [Watcher].
 	r.part.cut = chunk.Inserted
 	for ; taken < len(chunk.Tokens) && r.ending.finish == FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(chunk.Logprobs) {

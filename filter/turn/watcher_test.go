@@ -9,7 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Guard {
+func newWatcher(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Watcher {
 	t.Helper()
 	rc, _ := newContext()
 	model := *rc.Model
@@ -19,12 +19,12 @@ func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Gua
 	if change != nil {
 		change(in)
 	}
-	return prepare(t, rc, in).NewGuard()
+	return prepare(t, rc, in).NewWatcher()
 }
 
 // The model is interrupted after the last token that it may have, whatever the pieces in
 // which its output comes.
-func TestGuard(t *testing.T) {
+func TestWatcher(t *testing.T) {
 	t.Parallel()
 	const reasons = "<|channel|>analysis<|message|>"
 	budget := func(n int) func(*Input) { return func(in *Input) { in.Budget = &n } }
@@ -60,9 +60,9 @@ func TestGuard(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
 
 			for range 20 {
-				g := newGuard(t, c.limits, c.change)
+				g := newWatcher(t, c.limits, c.change)
 				if g == nil {
-					t.Fatal("there is no guard")
+					t.Fatal("there is no watcher")
 				}
 
 				kept, why := 0, NotInterrupted
@@ -112,7 +112,7 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 
 	// play returns the output that there is where the model is interrupted. disturbed loses calls
 	// while arguments are held back, and has arguments that are asked for again.
-	play := func(g *Guard, all []harmony.Token, disturbed bool) (got []harmony.Token, why Interruption) {
+	play := func(g *Watcher, all []harmony.Token, disturbed bool) (got []harmony.Token, why Interruption) {
 		for n, drops := 0, 0; n < len(all) && why == NotInterrupted; {
 			var kept []harmony.Token
 			size := 1 + random.IntN(min(40, len(all)-n))
@@ -140,10 +140,10 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 	found := map[Interruption]int{}
 	for range 300 {
 		limits := ReasoningLimits{Budget: random.IntN(60), ReserveFinal: random.IntN(200), MaxRepeats: 2 * random.IntN(3)}
-		watched := func() *Guard {
+		watched := func() *Watcher {
 			turn := newCheckedTurn(t, func(in *Input) { in.Engine.MaxTokens = 400 })
-			turn.guarding = (&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}).guarding(&Input{})
-			return turn.NewGuard()
+			turn.watching = (&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}).watchRules(&Input{})
+			return turn.NewWatcher()
 		}
 
 		all := output()
@@ -162,12 +162,12 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 	}
 }
 
-// Without a limit there is no guard.
-func TestNoGuard(t *testing.T) {
+// Without a limit there is no watcher.
+func TestNoWatcher(t *testing.T) {
 	t.Parallel()
 	unlimited := Unlimited
-	if newGuard(t, ReasoningLimits{}, nil) != nil || newGuard(t, ReasoningLimits{}, func(in *Input) { in.Budget = &unlimited }) != nil {
-		t.Error("there is a guard")
+	if newWatcher(t, ReasoningLimits{}, nil) != nil || newWatcher(t, ReasoningLimits{}, func(in *Input) { in.Budget = &unlimited }) != nil {
+		t.Error("there is a watcher")
 	}
 }
 
