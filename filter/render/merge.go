@@ -108,16 +108,7 @@ var wholeTexts = map[string]bool{"role": true, "id": true, "type": true, "name":
 func (v *value) add(more gjson.Result, pieces bool) {
 	switch {
 	case more.IsObject():
-		v.kind = object
-		more.ForEach(func(key, child gjson.Result) bool {
-			// A null in a delta, as the content beside the role, is no text.
-			if pieces && child.Type == gjson.Null {
-				return true
-			}
-			inDelta := pieces || key.Str == "delta"
-			v.member(key.Str).add(child, inDelta && !wholeTexts[key.Str])
-			return true
-		})
+		v.addMembers(more, pieces)
 	case more.IsArray():
 		v.kind = max(v.kind, list)
 		more.ForEach(func(_, element gjson.Result) bool {
@@ -132,6 +123,21 @@ func (v *value) add(more gjson.Result, pieces bool) {
 	default:
 		v.raw = append(v.raw[:0], more.Raw...)
 	}
+}
+
+// addMembers adds the members of an object.
+func (v *value) addMembers(more gjson.Result, pieces bool) {
+	v.kind = object
+	more.ForEach(func(key, child gjson.Result) bool {
+		// A null in a delta, as the content beside the role, is no text.
+		if pieces && child.Type == gjson.Null {
+			return true
+		}
+
+		inDelta := pieces || key.Str == "delta"
+		v.member(key.Str).add(child, inDelta && !wholeTexts[key.Str])
+		return true
+	})
 }
 
 // addElement adds an element of a list: a call and a piece of its arguments have an index.
@@ -181,6 +187,7 @@ func (v *value) append(dst []byte) []byte {
 		return append(dst, v.raw...)
 	case list:
 		return append(append(append(dst, '['), v.raw...), ']')
+
 	case indexed:
 		dst = append(dst, '[')
 		for i := range v.elements {
