@@ -161,7 +161,7 @@ func TestEachLossIsLogged(t *testing.T) {
 	r.wait(2*time.Minute, TimerIdle)
 	r.feed(from("e"), piece(" five"), Broken(errBroken)) // continued as often as allowed
 
-	var got []line
+	got := make([]line, 0, len(logged.AllEntries()))
 	for _, e := range logged.AllEntries() {
 		if e.Level != logrus.WarnLevel || e.Data["request_id"] != "abc" || e.Data["error"] == "" {
 			t.Errorf("%v: %s %v", e.Level, e.Message, e.Data)
