@@ -133,8 +133,8 @@ type Response struct {
 	// Tape goes on with the making; nil: the exchange is not recorded.
 	Tape *record.Tape
 
-	// Account is what the response takes of token quotas; nil: none bounds it.
-	Account *budget.Account
+	// Quota is what the response takes of token quotas; nil: none bounds it.
+	Quota *budget.Account
 	// Reserve takes room for memory of the making, of the memory budget. nil: there is
 	// room for all.
 	Reserve func(bytes int) *apierror.Error
@@ -342,7 +342,7 @@ func (k *making) begin(ctx context.Context) {
 	k.run = k.runner.Begin(run.Options{
 		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header,
 		Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true,
-		Account: r.Account, Reserve: r.Reserve,
+		Quota: r.Quota, Reserve: r.Reserve,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
 
 	// The reply begins before the journal, which numbers its events after those that Queue has

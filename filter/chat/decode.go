@@ -33,8 +33,8 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 		return nil, err
 	}
 
-	// A second turn follows one choice, and none follows a message that was continued: its
-	// prompt ends within the message.
+	// A second turn follows one choice, and none follows a begun message: its prompt ends
+	// within it.
 	corrects := rc.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue
 	return &Request{
 		turn: t, rc: rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
@@ -58,8 +58,8 @@ type decoder struct {
 	streamOptions       bool
 	generationPrompt    *bool
 
-	// The messages so far: whether the last one says that it is to be continued, their
-	// content parts, and the ids of function_call whose results have not been read, by
+	// The messages so far: whether the last one says that it is begun, their content
+	// parts, and the ids of function_call whose results have not been read, by
 	// function.
 	prefixed    bool
 	parts       int

@@ -38,7 +38,7 @@ type message struct {
 	callID  string // of a tool message
 
 	// Of the assistant. details are the reasoning, as other services send it back; prefix is
-	// that the model continues the message.
+	// that the message is begun: the model goes on with it.
 	refusal   string
 	reasoning string
 	details   string

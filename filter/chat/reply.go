@@ -124,7 +124,7 @@ func (e *encoder) Settle(dst []byte, c *reply.Choice, tokens []harmony.Token) ([
 	}
 
 	// They are kept for Finish, which the machine calls once what later requests need is stored.
-	if tokenIDs && !c.Continues() {
+	if tokenIDs && !c.TurnFollows() {
 		choice.tokens = append(choice.tokens, tokens...)
 	}
 	return e.closeDelta(dst, nil), nil

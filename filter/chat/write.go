@@ -149,8 +149,8 @@ func (e *encoder) endEvent(dst []byte, tokens []harmony.Token) []byte {
 const headBytes = 256
 
 // beginChunk begins a chat.completion.chunk. Its head is made once: it is most of what
-// the event of a token has. A new member of chunks needs a place in render's merged chunk too,
-// which has its members by name.
+// the event of a token has. The render service makes one chunk of several: a new text in a delta
+// that comes at once, and not in pieces, is named there.
 func (e *encoder) beginChunk(dst []byte) []byte {
 	if version := e.reply.Fingerprint(); e.head == nil || e.version != version {
 		e.version = version

@@ -139,7 +139,7 @@ func (s *Server) queue(
 			return err
 		}
 	}
-	r.Request, r.Account = request, h.quota
+	r.Request, r.Quota = request, h.quota
 	answer, err := s.o.Background.Queue(ctx, r)
 	if err != nil {
 		return err
@@ -331,7 +331,7 @@ func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *r
 		Reserve:    h.take,
 	}
 	if h.quota != nil {
-		o.Account, o.Limits = h.quota, x.request.endpoint.Limits
+		o.Quota, o.Limits = h.quota, x.request.endpoint.Limits
 	}
 	return x.runner.Begin(o, upstream, x.now)
 }

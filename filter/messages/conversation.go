@@ -20,7 +20,7 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 		return err
 	}
 
-	// The reply continues a last message of the assistant that ends in text.
+	// A last message of the assistant that ends in text is begun: the reply goes on with it.
 	if last := &d.input.Items[len(d.input.Items)-1]; last.Kind == turn.Unphased {
 		last.Kind = turn.Answer
 		d.input.Continue = true

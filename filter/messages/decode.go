@@ -95,7 +95,7 @@ func (d *decoder) request() *Request {
 	r := &Request{
 		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
-		continues: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
+		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
 	}
 
 	// Where the filter runs tools, the model has several turns anyway.

@@ -12,7 +12,7 @@ import (
 )
 
 // readDiagnostics reads {"previous_message_id":…}: the message whose prompt this one
-// should continue, or null.
+// should extend, or null.
 func (d *decoder) readDiagnostics(v jsontext.Field) *apierror.Error {
 	if d.rc.Prompts == nil {
 		d.ignored.Add(v.Path)
@@ -44,7 +44,7 @@ var missReasons = map[diagnosis.Cause]string{
 }
 
 // appendDiagnostics appends the member diagnostics of a message, if the request has one:
-// null if the prompt continues that of the message that the request names, or the
+// null if the prompt extends that of the message that the request names, or the
 // request names none.
 func (e *encoder) appendDiagnostics(dst []byte) []byte {
 	if !e.request.options.diagnostics {

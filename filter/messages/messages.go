@@ -72,11 +72,11 @@ type Request struct {
 	compared string
 
 	// maxTokens is the limit as requested, of all model calls together; 0: none. corrects is
-	// that the model has another turn to correct calls of unknown tools, continues that the
-	// reply continues the last message, and has one model call.
-	maxTokens int
-	corrects  bool
-	continues bool
+	// that the model has another turn to correct calls of unknown tools, begunMessage that
+	// the reply goes on with the last message, and has one model call.
+	maxTokens    int
+	corrects     bool
+	begunMessage bool
 
 	// The tools that the filter runs: the most searches, 0: any number; and the session in
 	// which the built-in tools of the conversation run.
@@ -89,7 +89,7 @@ type Request struct {
 type options struct {
 	stream      bool
 	thinking    visibility
-	diagnostics bool // the message says how its prompt continues the one before
+	diagnostics bool // the message says how its prompt extends the one before
 }
 
 // visibility is how a reply shows the model's reasoning.

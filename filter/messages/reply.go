@@ -30,9 +30,8 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 		Encoder: e, Stream: r.options.stream, Mode: mode,
 		Turn: r.turn, Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
 	}
-	// A message of the assistant that is continued has no next turn: its prompt ends
-	// within a message.
-	if r.continues {
+	// A begun message has no next turn: its prompt ends within a message.
+	if r.begunMessage {
 		o.Turns = 1
 	}
 	if r.corrects || len(r.hosted) > 0 {

@@ -19,6 +19,9 @@ import (
 // Tape takes down one exchange. The methods of a nil Tape do nothing, so that what is
 // not recorded costs a comparison. A Tape is safe for concurrent use: jobs use it from
 // goroutines of their own.
+//
+// It is a tape and no recording: a [Record] is what it becomes, and a [Recorder] makes both. A third
+// word of that stem for the one that is not complete yet would be read as either.
 type Tape struct {
 	now func() time.Time
 	// live bounds what all tapes take together; nil: nothing does.

@@ -9,207 +9,207 @@ import (
 )
 
 // merged is one chunk of Chat Completions that says what several say: vLLM's answer to
-// a chunk has one. A text is kept as it stands between the quotes of JSON. The members are
-// taken by name: one that package chat writes, and that is not here, is lost.
+// a chunk has one. The values of a member become one by what they are, and not by its name,
+// so that no member is lost that package chat writes, now or later: see [valueKind].
 type merged struct {
+	// What the answer has of the stream, and not of the chunks.
 	id      string
 	created int64
 	model   string
 	index   int
-	choice  bool // there is one
-	usage   bool // the usage is wanted
+	// There is a choice, and the usage is wanted.
+	choice bool
+	usage  bool
 
-	// Raw values of the object: "" where there is none. prompt is prompt_token_ids, counts the
-	// usage.
-	fingerprint string
-	prompt      string
-	counts      string
-
-	// The delta: texts are content, and the fields of reasoning.
-	role  string
-	texts []mergedText
-	calls []mergedCall
-
-	// The rest of the choice: entries and ids with commas between, raw values, which are ""
-	// while the choice goes on.
-	logprobs []byte
-	tokens   []byte
-	finish   string
-	stop     string
-}
-
-type mergedText struct {
-	name string
-	text []byte
-}
-
-type mergedCall struct {
-	index     string
-	head      string // raw members id and type, each with a comma
-	name      string // raw
-	arguments []byte
+	// What the chunks say, and what they say of their choice: all of them are of one.
+	chunk   value
+	content value
 }
 
 // add adds a chunk.
 func (m *merged) add(chunk gjson.Result) {
-	// The last chunk that has a member counts: an earlier one may have been made before it was known.
-	if v := chunk.Get("system_fingerprint"); v.Exists() {
-		m.fingerprint = v.Raw
-	}
-	if v := chunk.Get("prompt_token_ids"); v.Exists() {
-		m.prompt = v.Raw
-	}
-	if v := chunk.Get("usage"); v.IsObject() {
-		m.counts = v.Raw
-	}
-
-	choice := chunk.Get("choices.0")
-	choice.Get("delta").ForEach(func(key, v gjson.Result) bool {
-		switch {
-		case key.Str == "role":
-			m.role = v.Raw
-		case key.Str == "tool_calls":
-			v.ForEach(func(_, call gjson.Result) bool {
-				m.addCall(call)
-				return true
-			})
-		// A null content, as in the chunk with the role, is no text.
-		case v.Type == gjson.String:
-			m.addText(key.Str, inside(v))
+	chunk.ForEach(func(key, v gjson.Result) bool {
+		switch name := key.Str; name {
+		// The answer has those of the whole stream: see append.
+		case "id", "object", "created", "model":
+		case "choices":
+			m.chunk.member(name)
+			m.content.add(v.Get("0"), false)
+		default:
+			m.chunk.member(name).add(v, false)
 		}
 		return true
 	})
-
-	m.logprobs = appendElements(m.logprobs, choice.Get("logprobs.content"))
-	m.tokens = appendElements(m.tokens, choice.Get("token_ids"))
-	if v := choice.Get("finish_reason"); v.Type == gjson.String {
-		m.finish = v.Raw
-	}
-	if v := choice.Get("matched_stop"); v.Exists() {
-		m.stop = v.Raw
-	}
-}
-
-func (m *merged) addText(name, text string) {
-	for i := range m.texts {
-		if m.texts[i].name == name {
-			m.texts[i].text = append(m.texts[i].text, text...)
-			return
-		}
-	}
-	m.texts = append(m.texts, mergedText{name, []byte(text)})
-}
-
-// addCall adds a call, or a piece of the arguments of the call with the same index.
-func (m *merged) addCall(v gjson.Result) {
-	index := v.Get("index").Raw
-	arguments := inside(v.Get("function.arguments"))
-	for i := range m.calls {
-		if m.calls[i].index == index {
-			m.calls[i].arguments = append(m.calls[i].arguments, arguments...)
-			return
-		}
-	}
-
-	// A call that began in an earlier chunk has neither an id nor a name here.
-	call := mergedCall{index: index, name: v.Get("function.name").Raw, arguments: []byte(arguments)}
-	if id := v.Get("id"); id.Exists() {
-		call.head = `"id":` + id.Raw + `,"type":"function",`
-	}
-	m.calls = append(m.calls, call)
-}
-
-// inside returns what is between the quotes of a string.
-func inside(v gjson.Result) string {
-	if v.Type != gjson.String {
-		return ""
-	}
-	return v.Raw[1 : len(v.Raw)-1]
-}
-
-// appendElements appends the elements of an array to others, with commas between.
-func appendElements(dst []byte, array gjson.Result) []byte {
-	array.ForEach(func(_, v gjson.Result) bool {
-		if len(dst) > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, v.Raw...)
-		return true
-	})
-	return dst
 }
 
 // append appends the chunk as JSON.
 func (m *merged) append(dst []byte) []byte {
+	choices := []byte("[]")
+	if m.choice {
+		// A reply of one choice has the index 0, also where the stream has several.
+		m.content.kind = object
+		m.content.member("index").raw = strconv.AppendInt(nil, int64(m.index), 10)
+		m.content.member("delta").kind = object
+		m.content.member("finish_reason").orNull()
+		choices = append(m.content.append([]byte("[")), ']')
+	}
+	m.chunk.member("choices").raw = choices
+
+	// vLLM's answer has a usage of null where the chunk had none.
+	if !m.usage {
+		*m.chunk.member("usage") = value{}
+	}
+	m.chunk.member("usage").orNull()
+
 	dst = jsontext.AppendString(append(dst, `{"id":`...), m.id)
 	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), m.created, 10)
 	dst = jsontext.AppendString(append(dst, `,"model":`...), m.model)
-	dst = appendMember(dst, `,"system_fingerprint":`, m.fingerprint)
-	dst = append(dst, `,"choices":[`...)
-	if m.choice {
-		dst = m.appendChoice(dst)
-	}
-	dst = append(dst, ']')
-	dst = appendMember(dst, `,"prompt_token_ids":`, m.prompt)
-	// vLLM's answer has a usage of null where the chunk had none.
-	if !m.usage || m.counts == "" {
-		m.counts = "null"
-	}
-	return append(appendMember(dst, `,"usage":`, m.counts), '}')
-}
-
-func (m *merged) appendChoice(dst []byte) []byte {
-	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(m.index), 10)
-
-	dst = append(dst, `,"delta":{`...)
-	// Any of the members may be the first: each is written with a comma.
-	first := len(dst)
-	dst = appendMember(dst, `,"role":`, m.role)
-	for _, t := range m.texts {
-		dst = jsontext.AppendString(append(dst, ','), t.name)
-		dst = append(append(append(dst, `:"`...), t.text...), '"')
-	}
-	if len(m.calls) > 0 {
-		dst = m.appendCalls(append(dst, `,"tool_calls":[`...))
-	}
-	if len(dst) > first {
-		dst = append(dst[:first], dst[first+1:]...) // the first comma
-	}
-	dst = append(dst, '}')
-
-	if len(m.logprobs) > 0 {
-		dst = append(append(append(dst, `,"logprobs":{"content":[`...), m.logprobs...), `],"refusal":null}`...)
-	}
-	if m.finish == "" {
-		m.finish = "null"
-	}
-	dst = appendMember(dst, `,"finish_reason":`, m.finish)
-	dst = appendMember(dst, `,"matched_stop":`, m.stop)
-	if len(m.tokens) > 0 {
-		dst = append(append(append(dst, `,"token_ids":[`...), m.tokens...), ']')
+	for i := range m.chunk.members {
+		dst = m.chunk.members[i].append(append(dst, ','))
 	}
 	return append(dst, '}')
 }
 
-func (m *merged) appendCalls(dst []byte) []byte {
-	for i, c := range m.calls {
+// valueKind is how the values of a member become one.
+type valueKind uint8
+
+const (
+	// single: the last one counts, and of a text in a delta each is the next piece.
+	single valueKind = iota
+	// list: the elements follow one another.
+	list
+	// indexed: a list whose elements have an index. Those of the same index become one.
+	indexed
+	// object: member by member.
+	object
+)
+
+// value is the value of a member, as several chunks have it.
+type value struct {
+	kind valueKind
+	// raw is the JSON of a single value, and the elements of a list with commas between.
+	raw []byte
+	// elements are indexed.
+	elements []value
+	members  []member
+}
+
+// member is a member of an object. They stand in the order in which they came first.
+type member struct {
+	name string
+	value
+}
+
+// wholeTexts are the texts in a delta that come at once. Of all others each chunk has a piece.
+var wholeTexts = map[string]bool{"role": true, "id": true, "type": true, "name": true}
+
+// add adds what another chunk has. pieces says that a text is a piece of the whole one, which it
+// is in a delta.
+func (v *value) add(more gjson.Result, pieces bool) {
+	switch {
+	case more.IsObject():
+		v.addMembers(more, pieces)
+	case more.IsArray():
+		v.kind = max(v.kind, list)
+		more.ForEach(func(_, element gjson.Result) bool {
+			v.addElement(element, pieces)
+			return true
+		})
+	// What a chunk has known is not unknown to the next one.
+	case more.Type == gjson.Null:
+		v.orNull()
+	case more.Type == gjson.String && pieces && len(v.raw) > 0:
+		v.raw = append(v.raw[:len(v.raw)-1], more.Raw[1:]...)
+	default:
+		v.raw = append(v.raw[:0], more.Raw...)
+	}
+}
+
+// addMembers adds the members of an object.
+func (v *value) addMembers(more gjson.Result, pieces bool) {
+	v.kind = object
+	more.ForEach(func(key, child gjson.Result) bool {
+		// A null in a delta, as the content beside the role, is no text.
+		if pieces && child.Type == gjson.Null {
+			return true
+		}
+
+		inDelta := pieces || key.Str == "delta"
+		v.member(key.Str).add(child, inDelta && !wholeTexts[key.Str])
+		return true
+	})
+}
+
+// addElement adds an element of a list: a call and a piece of its arguments have an index.
+func (v *value) addElement(element gjson.Result, pieces bool) {
+	index := element.Get("index")
+	if !index.Exists() {
+		if len(v.raw) > 0 {
+			v.raw = append(v.raw, ',')
+		}
+		v.raw = append(v.raw, element.Raw...)
+		return
+	}
+
+	v.kind = indexed
+	for i := range v.elements {
+		if string(v.elements[i].member("index").raw) == index.Raw {
+			v.elements[i].add(element, pieces)
+			return
+		}
+	}
+	v.elements = append(v.elements, value{})
+	v.elements[len(v.elements)-1].add(element, pieces)
+}
+
+// orNull makes a value null that is none yet.
+func (v *value) orNull() {
+	if v.kind == single && len(v.raw) == 0 {
+		v.raw = []byte("null")
+	}
+}
+
+// member returns the value of an object's member, which is a new one if there is none.
+func (v *value) member(name string) *value {
+	for i := range v.members {
+		if v.members[i].name == name {
+			return &v.members[i].value
+		}
+	}
+	v.members = append(v.members, member{name: name})
+	return &v.members[len(v.members)-1].value
+}
+
+// append appends the value as JSON.
+func (v *value) append(dst []byte) []byte {
+	switch v.kind {
+	case single:
+		return append(dst, v.raw...)
+	case list:
+		return append(append(append(dst, '['), v.raw...), ']')
+
+	case indexed:
+		dst = append(dst, '[')
+		for i := range v.elements {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = v.elements[i].append(dst)
+		}
+		return append(dst, ']')
+	}
+
+	dst = append(dst, '{')
+	for i := range v.members {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(append(dst, `{"index":`...), c.index...), ',')
-		dst = append(append(dst, c.head...), `"function":{`...)
-		if c.name != "" {
-			dst = append(append(append(dst, `"name":`...), c.name...), ',')
-		}
-		dst = append(append(append(dst, `"arguments":"`...), c.arguments...), `"}}`...)
+		dst = v.members[i].append(dst)
 	}
-	return append(dst, ']')
+	return append(dst, '}')
 }
 
-// appendMember appends a member of an object, unless it has no value.
-func appendMember(dst []byte, name, raw string) []byte {
-	if raw == "" {
-		return dst
-	}
-	return append(append(dst, name...), raw...)
+// append appends the member as JSON.
+func (m *member) append(dst []byte) []byte {
+	return m.value.append(append(jsontext.AppendString(dst, m.name), ':'))
 }

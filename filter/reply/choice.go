@@ -45,9 +45,9 @@ func (c *Choice) Matched() *turn.StopMatch { return c.reader.Matched() }
 // Calls returns how many calls the choice has made in this turn.
 func (c *Choice) Calls() int { return c.reader.Calls() }
 
-// Continues reports whether the choice has ended, and another turn may follow it: there
+// TurnFollows reports whether the choice has ended, and another turn may follow it: there
 // is nothing for the client to do.
-func (c *Choice) Continues() bool {
+func (c *Choice) TurnFollows() bool {
 	m := c.machine
 	answered := m.current.answered()
 
@@ -138,26 +138,29 @@ func (m *Machine) settle(c *Choice, tokens []harmony.Token, err *apierror.Error)
 
 	// A client may send the next request as soon as it knows the end of a choice: what that
 	// needs is stored first.
-	if ends && m.o.Stream && !c.Continues() && c.reader.Kept() == nil {
+	if ends && m.o.Stream && !c.TurnFollows() && c.reader.Kept() == nil {
 		c.state = finishSent
 		m.dst = m.o.Settler.Finish(m.dst, c)
 	}
 	return nil
 }
 
-// event takes an event of the choice's reader.
-func (c *Choice) event(e turn.Event) {
-	switch e.Step {
-	case turn.Start:
-		c.open(e)
-	case turn.Delta:
-		// The encoder gets the text of all tokens of the push at once.
-		c.text = append(c.text, e.Text...)
-		if len(e.Logprobs) > 0 {
-			c.part.Logprobs = turn.AppendLogprobs(c.part.Logprobs, e.Logprobs)
+// events returns what takes the events of the choice's reader. It is a function literal and no
+// method: calling a method's value copies the event once more, and there is one for each token.
+func (c *Choice) events() func(turn.Event) {
+	return func(e turn.Event) {
+		switch e.Step {
+		case turn.Start:
+			c.open(e)
+		case turn.Delta:
+			// The encoder gets the text of all tokens of the push at once.
+			c.text = append(c.text, e.Text...)
+			if len(e.Logprobs) > 0 {
+				c.part.Logprobs = turn.AppendLogprobs(c.part.Logprobs, e.Logprobs)
+			}
+		case turn.End:
+			c.close(e.Cut)
 		}
-	case turn.End:
-		c.close(e.Cut)
 	}
 }
 

@@ -41,10 +41,10 @@ type Options struct {
 	// call breaks a bound and is not made; nil: it may be made. Run is nil where there is no
 	// such call.
 	Run func(p *Part, refused *tools.Result) *Run
-	// Continue makes the turn that follows one, with so many tokens to write; nil without
+	// NextTurn makes the turn that follows one, with so many tokens to write; nil without
 	// an error: the context has no room for it, and the reply ends with what there is.
-	// If Continue is nil, the machine makes the turn of what it has seen.
-	Continue func(before *turn.Turn, room int) (*turn.Turn, *apierror.Error)
+	// If NextTurn is nil, the machine makes the turn of what it has seen.
+	NextTurn func(before *turn.Turn, room int) (*turn.Turn, *apierror.Error)
 
 	Settler Settler // nil: the encoder has none
 	Ending  Ending  // nil: the output is followed by the end

@@ -67,7 +67,7 @@ func play(t *testing.T, e *lines, outputs ...string) (string, *apierror.Error) {
 
 // noRoom is a reply whose context has no room for a second turn.
 func noRoom(_ *lines, o *reply.Options) {
-	o.Continue = func(*turn.Turn, int) (*turn.Turn, *apierror.Error) { return nil, nil }
+	o.NextTurn = func(*turn.Turn, int) (*turn.Turn, *apierror.Error) { return nil, nil }
 }
 
 // TestStop has the reasons for which no model call follows.

@@ -91,7 +91,7 @@ func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
 
 	for i := range m.choices {
 		c := &m.choices[i]
-		emit := c.event
+		emit := c.events()
 		if a != nil {
 			emit = func(e turn.Event) { m.dst = a.output(m.dst, e) }
 		}
@@ -108,7 +108,7 @@ func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
 func (m *Machine) last() bool { return m.o.Mode != api.Loop || len(m.calls) >= m.o.Turns }
 
 // remembers reports whether what the model does is remembered for the next turn.
-func (m *Machine) remembers() bool { return m.o.Tools != nil && m.o.Continue == nil && !m.last() }
+func (m *Machine) remembers() bool { return m.o.Tools != nil && m.o.NextTurn == nil && !m.last() }
 
 // remember adds a part that is complete to the items of the turn.
 func (m *Machine) remember(p *Part) {
@@ -179,7 +179,7 @@ func (m *Machine) nextTurn() (*turn.Turn, *apierror.Error) {
 		return nil, nil
 	}
 
-	next, err := m.continueTurn(room)
+	next, err := m.makeNextTurn(room)
 	if err != nil {
 		return nil, err
 	}
@@ -189,10 +189,10 @@ func (m *Machine) nextTurn() (*turn.Turn, *apierror.Error) {
 	return next, nil
 }
 
-// continueTurn makes the next turn; nil if the context has no room for it.
-func (m *Machine) continueTurn(room int) (*turn.Turn, *apierror.Error) {
-	if m.o.Continue != nil {
-		return m.o.Continue(m.current.turn, room)
+// makeNextTurn makes the next turn; nil if the context has no room for it.
+func (m *Machine) makeNextTurn(room int) (*turn.Turn, *apierror.Error) {
+	if m.o.NextTurn != nil {
+		return m.o.NextTurn(m.current.turn, room)
 	}
 
 	next, err := m.current.turn.Continue(m.current.items, room)

@@ -303,6 +303,11 @@ func (r *Run) callFailed(cause error) {
 			"The engine was cut off before its reply was complete. Send the request again.").With(cause))
 	case engineErr.Status == http.StatusBadGateway, engineErr.Status == http.StatusServiceUnavailable:
 		r.retryOrFail(engineErr)
+	// The engine's own word that it was too slow is what the filter's deadlines say. Output is
+	// continued. A call without any is not repeated: the client has waited for one deadline, and
+	// a load that makes engines slow would be doubled.
+	case engineErr.Status == http.StatusGatewayTimeout:
+		r.continueOrFail(engineErr)
 	default:
 		r.fail(engineErr)
 	}

@@ -46,7 +46,7 @@ type choice struct {
 	tokens []harmony.Token
 	// watcher says where the model has to be interrupted, and holds arguments of calls back
 	// until they are checked; nil: the model is not interrupted.
-	watcher *turn.Guard
+	watcher *turn.Watcher
 
 	// What is missing of the choice is the rest of asked, whose prompt has the first told
 	// tokens already: the request of the step's first call, or the one by which arguments

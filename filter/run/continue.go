@@ -6,6 +6,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -23,6 +24,7 @@ import (
 //
 //	where             question                                        answer
 //	waits             does a job decide about the whole answer yet?   the decision first: it may need no more
+//	callFailed        is its status 504?                              continueOrFail: as the filter's own deadlines
 //	callFailed        is its status neither 502 nor 503?              fail: every replica would say the same
 //	retryOrFail       is none of its output part of the reply?        repeat, once, at another replica
 //	continueOrFail    does Envoy make the call (SingleCall)?          fail: nothing was kept to go on from
@@ -36,7 +38,7 @@ import (
 // limits that are left (choice.rest). So arguments that the engine had begun are completed by
 // the other one, and the client notices nothing. Two kinds of arguments differ:
 //
-//   - Those that are checked before the client gets them (turn.Guard holds them back) are not
+//   - Those that are checked before the client gets them (turn.Watcher holds them back) are not
 //     part of the output until they are whole. dropHeld forgets the lost ones, and the other
 //     engine makes them from the header of the call on.
 //   - Those that are under a grammar of the request, which has begun: engines cannot begin in
@@ -111,8 +113,8 @@ func (c *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 }
 
 // newWatcher returns the watcher of a choice; nil if the model is never interrupted.
-func (c *continuation) newWatcher(t *turn.Turn) *turn.Guard {
-	watcher := t.NewGuard()
+func (c *continuation) newWatcher(t *turn.Turn) *turn.Watcher {
+	watcher := t.NewWatcher()
 	if watcher != nil && c.asked >= maxAsked {
 		watcher.AskNoMore()
 	}
@@ -322,6 +324,14 @@ func (c *continuation) askAgain(choice *choice) {
 	}
 }
 
+// kept is how many tokens of output the choices have so far.
+func (c *continuation) kept() (n int) {
+	for i := range c.choices {
+		n += len(c.choices[i].tokens)
+	}
+	return n
+}
+
 // left is how many output tokens the choices may still have that are not complete.
 func (c *continuation) left() (n int) {
 	for i := range c.choices {
@@ -354,7 +364,9 @@ func (r *Run) continueOrFail(err *apierror.Error) {
 
 	c.lost++
 	c.dropHeld()
-	r.env.Telemetry.Continued(r.rec, err.Code, r.now)
+	r.env.Telemetry.Continued(r.rec, &telemetry.Loss{
+		RequestID: r.o.RequestID, Engine: r.o.Target.Engine, Replica: r.call.replica, Kept: c.kept(), Err: err,
+	}, r.now)
 	excluded := cmp.Or(r.call.replica, r.call.retry.Excluded)
 	r.continueNext(Retry{Number: 1, Excluded: excluded, SamePrefill: true})
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
@@ -82,6 +85,8 @@ func TestContinuedAtEveryToken(t *testing.T) {
 			"ended":   func(r *testRun) { r.feed(Ended(nil)) },
 			"silent":  func(r *testRun) { r.wait(2*time.Minute, TimerIdle) },
 			"aborted": func(r *testRun) { r.feed(bytesOf(event("abort"))) },
+			"failed":  func(r *testRun) { r.feed(inBand(500)) },
+			"late":    func(r *testRun) { r.feed(inBand(504)) },
 		} {
 			r := startContinued(t, continuedTools, 2)
 			r.feed(from("a"), bytesOf(event("", all[:n]...)))
@@ -101,6 +106,75 @@ func TestContinuedAtEveryToken(t *testing.T) {
 				t.Fatalf("%s after %d tokens:\n%s\nwant\n%s", name, n, got, want)
 			}
 		}
+	}
+}
+
+// inBand is an error event of the engine in its answer.
+func inBand(status int) Event {
+	return bytesOf(fmt.Sprintf(`data: {"error":{"message":"EngineCore encountered an issue.","code":%d}}`+"\n\n", status))
+}
+
+// An engine that says itself that it was too slow is what the filter's own deadline is: output
+// is continued, and a call without any is not repeated.
+func TestLateEngine(t *testing.T) {
+	t.Parallel()
+	late := map[string]func(r *testRun){
+		"its own word": func(r *testRun) { r.feed(inBand(504)) },
+		"408":          func(r *testRun) { r.feed(inBand(408)) },
+		"our deadline": func(r *testRun) { r.wait(2*time.Minute, TimerIdle) },
+	}
+	for name, lost := range late {
+		for output, calls := range map[string]int{"": 1, "<|channel|>final<|message|>a": 2} {
+			r := startContinued(t, `,"stream":true`, 2)
+			r.feed(from("a"))
+			if output != "" {
+				r.feed(bytesOf(event("", tokens(output)...)))
+			}
+			lost(r)
+			if len(r.executor.calls) != calls || r.Ended() != (calls == 1) {
+				t.Errorf("%s after %q: %d calls, ended %t: %s", name, output, len(r.executor.calls), r.Ended(), &r.downstream.text)
+			}
+			if err := r.downstream.err; calls == 1 && (err == nil || err.Status != 504) {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		}
+	}
+}
+
+// Each loss that another engine goes on from is logged when it happens, once: what was lost,
+// where, how much of its output stays, and why. Other ends of calls are in the line of the
+// request alone.
+func TestEachLossIsLogged(t *testing.T) {
+	t.Parallel()
+	type line struct {
+		Engine, Replica, Code any
+		Kept, Status          any
+	}
+	r := startContinued(t, `,"stream":true`, 3)
+	logged := test.NewLocal(r.env.Telemetry.Log)
+	piece := func(text string) Event { return bytesOf(event("", tokens(text)...)) }
+
+	r.feed(from("a"), piece("<|channel|>final<|message|>one"), Broken(errBroken))
+	r.feed(from("b"), piece(" two three"), inBand(504))
+	r.feed(from("c"), Ended(nil)) // retried: nothing of it was lost
+	r.feed(from("d"), piece(" four"))
+	r.wait(2*time.Minute, TimerIdle)
+	r.feed(from("e"), piece(" five"), Broken(errBroken)) // continued as often as allowed
+
+	got := make([]line, 0, len(logged.AllEntries()))
+	for _, e := range logged.AllEntries() {
+		if e.Level != logrus.WarnLevel || e.Data["request_id"] != "abc" || e.Data["error"] == "" {
+			t.Errorf("%v: %s %v", e.Level, e.Message, e.Data)
+		}
+		got = append(got, line{e.Data["engine"], e.Data["replica"], e.Data["code"], e.Data["kept_tokens"], e.Data["status"]})
+	}
+	want := []line{
+		{"main", "a", "engine_disconnected", 4, 502},
+		{"main", "b", nil, 6, 504},
+		{"main", "d", "engine_timeout", 7, 504},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !r.Ended() {
+		t.Errorf("ended %t (-want +got):\n%s", r.Ended(), diff)
 	}
 }
 

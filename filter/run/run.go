@@ -88,8 +88,8 @@ type Options struct {
 	// Reserve takes room for memory, of which a reply that keeps its output has more the
 	// longer it gets. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
-	// Account is what the reply takes of token quotas. nil: none bounds it.
-	Account *budget.Account
+	// Quota is what the reply takes of token quotas. nil: none bounds it.
+	Quota *budget.Account
 	// Limits returns the headers that say what is left of one. nil: there are none.
 	Limits func(l *apierror.TokenLimit, now time.Time) []engine.Header
 }
@@ -159,7 +159,7 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
 	r.output = newOutputRoom(&r.info, o.Reserve)
-	r.spend.quota, r.spend.low = o.Account, math.MaxInt
+	r.spend.quota, r.spend.low = o.Quota, math.MaxInt
 
 	// The total time counts from the request's headers on: a client does not know when its body
 	// was complete.

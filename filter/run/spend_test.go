@@ -36,10 +36,10 @@ func startBudgetedAt(t *testing.T, kind string, request api.Request, b budget.Bu
 	b.Applies = func(budget.Subject) bool { return true }
 	s := store.NewMemory(store.Options{})
 	r := &budgetedRun{testRun: newTestRun(t, request, api.Loop, kind), t: t, store: s, budget: b}
-	r.o.Account = budget.New(s, []budget.Budget{b}).Account(budget.Subject{})
-	r.spend.quota = r.o.Account
+	r.o.Quota = budget.New(s, []budget.Budget{b}).Account(budget.Subject{})
+	r.spend.quota = r.o.Quota
 	r.o.Limits = (&api.Endpoint{}).Limits
-	if err := r.o.Account.Reserve(t.Context(), budget.Usage{}, BudgetCall(request.Engine())); err != nil {
+	if err := r.o.Quota.Reserve(t.Context(), budget.Usage{}, BudgetCall(request.Engine())); err != nil {
 		t.Fatal(err)
 	}
 	r.Start()

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -238,11 +239,40 @@ func (t *Telemetry) Interrupted(r *Record, reason string, now time.Time) {
 	t.continued(r, reason, now)
 }
 
-// Continued counts a lost model call that another call continues. reason is the code of
-// the error that the call has ended with.
-func (t *Telemetry) Continued(r *Record, reason string, now time.Time) {
+// Loss is how a model call was lost that another call continues.
+type Loss struct {
+	RequestID string
+	// Engine is its name in the configuration, Replica its address; "": not known.
+	Engine  string
+	Replica string
+	// Kept is how many tokens of output the reply keeps: nobody makes them anew.
+	Kept int
+	// Err is the error that the call has ended with.
+	Err *apierror.Error
+}
+
+// Continued counts a lost model call that another call continues, and logs it.
+func (t *Telemetry) Continued(r *Record, loss *Loss, now time.Time) {
 	r.continuations++
-	t.continued(r, reason, now)
+	t.continued(r, loss.Err.Code, now)
+
+	// One line for each loss: limits.max_continuations bounds those of a reply. The line of the
+	// request comes only at its end, and the client sees nothing at all.
+	if !t.Log.IsLevelEnabled(logrus.WarnLevel) {
+		return
+	}
+	fields := logrus.Fields{
+		"request_id": loss.RequestID, "kept_tokens": loss.Kept, "status": loss.Err.Status, "error": loss.Err.Message,
+	}
+	more := map[string]string{
+		"engine": loss.Engine, "replica": loss.Replica, "code": loss.Err.Code, "cause": causeOf(loss.Err),
+	}
+	for name, value := range more {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	t.log(logrus.WarnLevel, "a lost model call is continued", fields)
 }
 
 func (t *Telemetry) continued(r *Record, reason string, now time.Time) {

@@ -268,7 +268,7 @@ func TestNoLabelIsEmpty(t *testing.T) {
 	telemetry, _, registry := newTestTelemetry(t, false)
 	for _, o := range []*Outcome{{API: "models"}, {API: "chat", Engine: "e"}, {API: "chat", Engine: "e", Answered: true, Now: testStart}} {
 		r := &Record{Started: testStart}
-		telemetry.Continued(r, "", testStart)
+		telemetry.Continued(r, &Loss{Err: apierror.New(500, "", "", "")}, testStart)
 		telemetry.Close(r, o)
 	}
 	telemetry.Metrics.ToolDone(tools.Job{Server: &tools.Server{Label: "s", Trusted: true}}, 0, tools.Result{Answered: true})

@@ -11,7 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// callState is what becomes of the call that is being written. The map above [Guard] says who
+// callState is what becomes of the call that is being written. The map above [Watcher] says who
 // leaves it.
 type callState uint8
 

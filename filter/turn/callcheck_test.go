@@ -62,7 +62,7 @@ func TestInvalidCallsAreFound(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
 
 			for range 30 {
-				g := newCheckedTurn(t, nil).NewGuard()
+				g := newCheckedTurn(t, nil).NewWatcher()
 				var got []harmony.Token
 				why := NotInterrupted
 
@@ -93,7 +93,7 @@ func TestAskedAgain(t *testing.T) {
 	t.Parallel()
 	encode := func(s string) []harmony.Token { return harmony.AppendEncodeSpecial(nil, s) }
 	header := encode("<|channel|>commentary to=functions.look<|message|>")
-	g := newCheckedTurn(t, nil).NewGuard()
+	g := newCheckedTurn(t, nil).NewWatcher()
 	if kept, why := g.Push(append(header, encode(`[1]<|call|>`)...)); why != InvalidCall || len(kept) != len(header) {
 		t.Fatalf("%q behind %d tokens", why, len(kept))
 	}
@@ -112,7 +112,7 @@ func TestAskedAgain(t *testing.T) {
 		t.Errorf("%q behind %q", why, spell(t, kept))
 	}
 
-	g = newCheckedTurn(t, nil).NewGuard()
+	g = newCheckedTurn(t, nil).NewWatcher()
 	g.Push(append(header, encode(`{"place":`)...))
 	if held := g.Release(); spell(t, held) != `{"place":` {
 		t.Errorf("cut: %q", spell(t, held))
@@ -134,7 +134,7 @@ func TestNotChecked(t *testing.T) {
 	} {
 		turn := newCheckedTurn(t, nil)
 		change(turn)
-		if turn.NewGuard() != nil {
+		if turn.NewWatcher() != nil {
 			t.Errorf("%s: calls are checked", name)
 		}
 	}

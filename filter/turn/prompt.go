@@ -82,7 +82,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
-	turn.guarding = rc.guarding(in)
+	turn.watching = rc.watchRules(in)
 	turn.id = turn.Engine.ID
 
 	// Where any output is valid there is nothing to verify.

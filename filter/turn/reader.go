@@ -112,7 +112,7 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 		mode = harmony.Strict
 	}
 
-	// The header of a continued message is read as if the model had written it.
+	// The header of a begun message is read as if the model had written it.
 	if len(t.prefix) == 0 {
 		reader.parser = harmony.NewParser(mode, harmony.RoleAssistant)
 		return reader
@@ -137,7 +137,7 @@ func (r *Reader) Push(chunk *engine.Chunk) (int, *apierror.Error) {
 
 	taken := 0
 
-	// Tokens that are inserted end reasoning for the model: see [Guard].
+	// Tokens that are inserted end reasoning for the model: see [Watcher].
 	r.part.cut = chunk.Inserted
 	for ; taken < len(chunk.Tokens) && r.ending.finish == FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(chunk.Logprobs) {

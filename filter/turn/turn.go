@@ -8,7 +8,7 @@
 // turns into its own reply. If the reply goes on, because tools were run, [Turn.Continue]
 // returns its next turn. See the example.
 //
-// Beside the Reader two others look at the same tokens: a [Guard] may interrupt the model before
+// Beside the Reader two others look at the same tokens: a [Watcher] may interrupt the model before
 // the client sees them, and a [Check] decides whether the output is what the request demands,
 // for engines that cannot enforce it.
 //
@@ -393,7 +393,7 @@ type Turn struct {
 	stops    stops
 	keepStop bool
 	verifier verifier
-	guarding Guarding
+	watching watchRules
 	// Of the following turns; nil: they have the same spec.
 	later *laterSpec
 	// The header of the message that the reply continues, for the parser.

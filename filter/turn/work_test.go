@@ -109,8 +109,8 @@ func TestChecksInline(t *testing.T) {
 		turn := prepare(t, rc, &c.in)
 		before := stepsLeft(rc.Work)
 		tokens := harmony.AppendEncodeSpecial(nil, c.output)
-		if guard := turn.NewGuard(); guard != nil {
-			if _, why := guard.Push(tokens); why != NotInterrupted {
+		if watcher := turn.NewWatcher(); watcher != nil {
+			if _, why := watcher.Push(tokens); why != NotInterrupted {
 				t.Errorf("%s: interrupted, %s", name, why)
 			}
 		}
@@ -145,12 +145,12 @@ func TestManyChecksOfAnEvent(t *testing.T) {
 		}
 		rc.Model = &model
 		turn := prepare(t, rc, &in)
-		reader, guard := turn.NewReader(func(Event) {}), turn.NewGuard()
+		reader, watcher := turn.NewReader(func(Event) {}), turn.NewWatcher()
 		for range 3 {
 			before := stepsLeft(rc.Work)
 			turn.BeginEvent()
-			if guard != nil {
-				if _, why := guard.Push(event.Tokens); why != NotInterrupted {
+			if watcher != nil {
+				if _, why := watcher.Push(event.Tokens); why != NotInterrupted {
 					t.Errorf("%s: interrupted, %s", name, why)
 				}
 			}

@@ -20,12 +20,12 @@ var cacheReasons = map[diagnosis.Cause]string{
 	diagnosis.History:        "input_changed",
 }
 
-// cacheKeyChanged is OpenAI's reason for a prompt that another session's continues: its
+// cacheKeyChanged is OpenAI's reason for a prompt that another session's extends: its
 // model call may go to another replica.
 const cacheKeyChanged = "prompt_cache_key_changed"
 
 // appendCacheDiagnostics appends the member prompt_cache_diagnostics of a response that
-// is complete: how its prompt continues that of the response with which the request
+// is complete: how its prompt extends that of the response with which the request
 // compares it. It is unavailable if the cause has no name in the API, and for a prompt
 // of which the engine does not say whether it had it in its cache.
 func appendCacheDiagnostics(dst []byte, d *turn.Diagnosis) []byte {
@@ -36,7 +36,7 @@ func appendCacheDiagnostics(dst []byte, d *turn.Diagnosis) []byte {
 
 	// The reply is compared, not the session: the client has named it.
 	f := d.Reply
-	// The prompt may continue the other one and miss the cache all the same: another replica has it.
+	// The prompt may extend the other one and miss the cache all the same: another replica has it.
 	missed := f.Missed(d.Cached, d.Replica) != diagnosis.None
 	lost, reason := f.Lost, cacheReasons[f.Cause]
 	if missed && f.Cause == diagnosis.None && f.Elsewhere {

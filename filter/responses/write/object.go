@@ -19,7 +19,7 @@ type ending struct {
 }
 
 // own reports whether a response has come to its own end. Any other leaves a turn
-// that it continues as it was: the client can send its request again.
+// that it resumes as it was: the client can send its request again.
 func (e *ending) own() bool {
 	return e.status == item.StatusCompleted || e.status == item.StatusIncomplete
 }

@@ -137,10 +137,14 @@ func (o *output) text(p, logprobs []byte) {
 		p = it.plain
 	}
 	o.write(it, p)
-	if it.Kind == item.Answer {
-		it.Logprobs = append(it.Logprobs, logprobs...)
-		o.cite(it, p)
+	if it.Kind != item.Answer {
+		return
 	}
+
+	if len(logprobs) > 0 {
+		it.Logprobs = append(it.Logprobs, logprobs...)
+	}
+	o.cite(it, p)
 }
 
 // closeDelta ends the delta that is being written, if there is one.

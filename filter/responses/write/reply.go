@@ -32,10 +32,14 @@ func (r *Request) NewReply(m api.Mode) api.Reply { return r.newReply(m) }
 func (r *Request) newReply(m api.Mode) *Reply {
 	e := newEncoder(r, m)
 	o := reply.Options{
-		Encoder: e, Settler: e, Tools: e, Ending: &lastStep{e},
+		Encoder: e, Tools: e, Ending: &lastStep{e},
 		Stream: r.Options.Stream, Early: true, Mode: m,
 		Turns: r.Context.Limits.Turns, MaxTokens: r.MaxOutput, MaxRuns: r.Tools.MaxCalls,
-		Run: e.run, Continue: e.continueTurn,
+		Run: e.run, NextTurn: e.nextTurn,
+	}
+	// Nearly every stream has nothing to settle, and is spared a call for each chunk.
+	if r.Options.Messages || !r.Options.Follow {
+		o.Settler = e
 	}
 	// In the mode of a single call, the call has been made: there is nothing to prepare.
 	if p := r.Preflight; p != nil && m == api.Loop {
@@ -122,7 +126,7 @@ type encoder struct {
 
 	// What the model calls have come to, beside what the machine knows: those of the requests
 	// before this one that have made the same response, the Harmony messages (nil: the client
-	// does not want them), and how the first prompt continues another (nil: not compared).
+	// does not want them), and how the first prompt extends another (nil: not compared).
 	earlier   usage
 	messages  *messages
 	diagnosis *turn.Diagnosis
@@ -158,7 +162,7 @@ func (e *encoder) take() []byte {
 }
 
 func newEncoder(r *Request, m api.Mode) *encoder {
-	e := &encoder{request: r, mode: m, events: newEventWriter(r.Options), earlier: continued(r.Storage.Continued)}
+	e := &encoder{request: r, mode: m, events: newEventWriter(r.Options), earlier: resumedUsage(r.Storage.Continued)}
 	e.output = output{
 		request:  r.Request,
 		events:   &e.events,

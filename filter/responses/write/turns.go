@@ -70,9 +70,9 @@ func (e *encoder) usage() usage {
 	return all
 }
 
-// continueTurn makes the turn in which the model has the results of its calls; nil if the
+// nextTurn makes the turn in which the model has the results of its calls; nil if the
 // context has no room for them: what the tools have done stays.
-func (e *encoder) continueTurn(before *turn.Turn, room int) (*turn.Turn, *apierror.Error) {
+func (e *encoder) nextTurn(before *turn.Turn, room int) (*turn.Turn, *apierror.Error) {
 	items, err := e.newItems()
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ type turnUsage struct {
 	reasoning int
 }
 
-// usage is the model calls of a response, in order. Each but the first continues the
+// usage is the model calls of a response, in order. Each but the first extends the
 // one before it: its prompt is the other's with its output and the outputs of the
 // tools it called.
 //
@@ -104,10 +104,10 @@ func (u *usage) appendTurns(dst []byte, count func(i int) int) []byte {
 	return append(dst, ']')
 }
 
-// continued is the usage that continues that of a response object, where a request
-// continues a response under the same id. The model calls of an object that does not
+// resumedUsage is the usage that goes on from that of a response object, where a request
+// resumes a response under the same id. The model calls of an object that does not
 // list them count as one.
-func continued(object []byte) usage {
+func resumedUsage(object []byte) usage {
 	stored := gjson.GetBytes(object, "usage")
 	in, out := stored.Get("input_tokens_details"), stored.Get("output_tokens_details")
 	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(),

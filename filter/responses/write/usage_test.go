@@ -39,22 +39,22 @@ func TestUsagePerTurn(t *testing.T) {
 	}
 }
 
-// TestContinued shows that a usage continues that of a response object.
-func TestContinued(t *testing.T) {
+// TestResumedUsage shows that a usage goes on from that of a response object.
+func TestResumedUsage(t *testing.T) {
 	t.Parallel()
 	want := usage{turns: []turnUsage{{input: 10, cached: 0, output: 3}, {input: 20, cached: 12, output: 5}}, earlier: 2}
 	object := append(append([]byte(`{"usage":`), (&usage{turns: want.turns}).append(nil, true)...), '}')
 	same := cmp.AllowUnexported(usage{}, turnUsage{})
-	if diff := cmp.Diff(want, continued(object), same); diff != "" {
+	if diff := cmp.Diff(want, resumedUsage(object), same); diff != "" {
 		t.Errorf("per turn (-want +got):\n%s", diff)
 	}
 	want = usage{turns: []turnUsage{{input: 30, cached: 12, output: 8}}, earlier: 1}
-	object = append(append([]byte(`{"usage":`), (&usage{turns: continued(object).turns}).append(nil, false)...), '}')
-	if diff := cmp.Diff(want, continued(object), same); diff != "" {
+	object = append(append([]byte(`{"usage":`), (&usage{turns: resumedUsage(object).turns}).append(nil, false)...), '}')
+	if diff := cmp.Diff(want, resumedUsage(object), same); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}
 	for _, object := range []string{`{}`, `{"usage":null}`, `{"usage":{"input_tokens":1}}`, `x`} {
-		if u := continued([]byte(object)); len(u.turns) != 0 || u.earlier != 0 {
+		if u := resumedUsage([]byte(object)); len(u.turns) != 0 || u.earlier != 0 {
 			t.Errorf("%s: %+v", object, u)
 		}
 	}

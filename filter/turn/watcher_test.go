@@ -2,13 +2,14 @@ package turn
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Guard {
+func newWatcher(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Watcher {
 	t.Helper()
 	rc, _ := newContext()
 	model := *rc.Model
@@ -18,12 +19,12 @@ func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Gua
 	if change != nil {
 		change(in)
 	}
-	return prepare(t, rc, in).NewGuard()
+	return prepare(t, rc, in).NewWatcher()
 }
 
 // The model is interrupted after the last token that it may have, whatever the pieces in
 // which its output comes.
-func TestGuard(t *testing.T) {
+func TestWatcher(t *testing.T) {
 	t.Parallel()
 	const reasons = "<|channel|>analysis<|message|>"
 	budget := func(n int) func(*Input) { return func(in *Input) { in.Budget = &n } }
@@ -59,9 +60,9 @@ func TestGuard(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
 
 			for range 20 {
-				g := newGuard(t, c.limits, c.change)
+				g := newWatcher(t, c.limits, c.change)
 				if g == nil {
-					t.Fatal("there is no guard")
+					t.Fatal("there is no watcher")
 				}
 
 				kept, why := 0, NotInterrupted
@@ -87,12 +88,86 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Without a limit there is no guard.
-func TestNoGuard(t *testing.T) {
+// What is dropped of a choice, with a lost model call or because it has to be asked for again,
+// counts for nothing: the model is interrupted where it would be without.
+func TestDroppedTokensDoNotCount(t *testing.T) {
+	t.Parallel()
+	const thought, call = "<|channel|>analysis<|message|>", "<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
+	const next = "<|end|><|start|>assistant"
+	random := rand.New(rand.NewPCG(7, 8))
+
+	// All calls are valid, many are long, and some come again.
+	output := func() []harmony.Token {
+		text := ""
+		for range 2 + random.IntN(6) {
+			switch random.IntN(3) {
+			case 0:
+				text += thought + strings.Repeat(" word", random.IntN(9)) + next
+			default:
+				text += call + `{"place":"` + strings.Repeat(" a b", 5+20*random.IntN(3)) + `"}` + next
+			}
+		}
+		return harmony.AppendEncodeSpecial(nil, text+thought+strings.Repeat(" and so on", random.IntN(2)*30))
+	}
+
+	// play returns the output that there is where the model is interrupted. disturbed loses calls
+	// while arguments are held back, and has arguments that are asked for again.
+	play := func(g *Watcher, all []harmony.Token, disturbed bool) (got []harmony.Token, why Interruption) {
+		for n, drops := 0, 0; n < len(all) && why == NotInterrupted; {
+			var kept []harmony.Token
+			size := 1 + random.IntN(min(40, len(all)-n))
+			kept, why = g.Push(all[n : n+size])
+			got, n = append(got, kept...), n+size
+			if !disturbed || why != NotInterrupted || len(got) == n || drops > 9 {
+				continue
+			}
+
+			drops++
+			g.Lost(got)
+			n = len(got)
+			if g.call.state != callHeld || random.IntN(2) == 0 {
+				continue
+			}
+			kept, invalid := g.Push(harmony.AppendEncodeSpecial(nil, "[1, 2, 3]<|call|>"))
+			if len(kept) > 0 || invalid != InvalidCall {
+				t.Fatalf("%d tokens are kept of an invalid call: %q", len(kept), invalid)
+			}
+			g.Again(got)
+		}
+		return got, why
+	}
+
+	found := map[Interruption]int{}
+	for range 300 {
+		limits := ReasoningLimits{Budget: random.IntN(60), ReserveFinal: random.IntN(200), MaxRepeats: 2 * random.IntN(3)}
+		watched := func() *Watcher {
+			turn := newCheckedTurn(t, func(in *Input) { in.Engine.MaxTokens = 400 })
+			turn.watching = (&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}).watchRules(&Input{})
+			return turn.NewWatcher()
+		}
+
+		all := output()
+		want, wantWhy := play(watched(), all, false)
+		got, why := play(watched(), all, true)
+		if why != wantWhy || !slices.Equal(got, want) {
+			t.Fatalf("%+v: %q behind %d tokens, want %q behind %d of %q", limits, why, len(got), wantWhy, len(want), spell(t, all))
+		}
+		found[why]++
+	}
+
+	for _, why := range []Interruption{NotInterrupted, BudgetUsed, ReserveReached, Repetition} {
+		if found[why] < 10 {
+			t.Errorf("%d outputs end with %q", found[why], why)
+		}
+	}
+}
+
+// Without a limit there is no watcher.
+func TestNoWatcher(t *testing.T) {
 	t.Parallel()
 	unlimited := Unlimited
-	if newGuard(t, ReasoningLimits{}, nil) != nil || newGuard(t, ReasoningLimits{}, func(in *Input) { in.Budget = &unlimited }) != nil {
-		t.Error("there is a guard")
+	if newWatcher(t, ReasoningLimits{}, nil) != nil || newWatcher(t, ReasoningLimits{}, func(in *Input) { in.Budget = &unlimited }) != nil {
+		t.Error("there is a watcher")
 	}
 }
 

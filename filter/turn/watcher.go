@@ -25,22 +25,22 @@ const (
 // Unlimited is the budget of reasoning without a limit.
 const Unlimited = -1
 
-// Guarding says when the model is interrupted.
-type Guarding struct {
+// watchRules says when the model is interrupted.
+type watchRules struct {
 	// Most tokens of reasoning in a turn; [Unlimited]: any number.
-	Reasoning int
+	reasoning int
 	// Tokens of the output's limit that reasoning does not use.
-	Reserve int
+	reserve int
 	// How often the same sequence may come in a row; 0: any number.
-	Repeats int
+	repeats int
 }
 
 // off reports whether the model is never interrupted.
-func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0 && g.Repeats == 0 }
+func (r watchRules) off() bool { return r.reasoning == Unlimited && r.reserve == 0 && r.repeats == 0 }
 
-// Guard watches the output of one choice, and finds where the model has to be
+// Watcher watches the output of one choice, and finds where the model has to be
 // interrupted. Reasoning that is interrupted is ended for the model, which goes on with
-// an answer or a call. So a Guard is a watcher of output.
+// an answer or a call.
 //
 // It is in one of these states. In any of them a repetition ends the choice.
 //
@@ -51,8 +51,8 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 //	            the caller asks again, from what Again was given → holding, of a call that passes;
 //	            the choice ends, Release → watching; the model call is lost, Lost → what the
 //	            output says that is left
-type Guard struct {
-	rules Guarding
+type Watcher struct {
+	rules watchRules
 	// Tokens that the output may have before reasoning is interrupted; 0: any number.
 	limit int
 	// The model is offered tools.
@@ -72,7 +72,7 @@ type Guard struct {
 	cuts int
 	loop loopDetector
 
-	// The header of the message that the reply continues, see [Turn].
+	// The header of the message that the request has begun, see [Turn].
 	prefix []harmony.Token
 	// Of the call that is being written, if there is one.
 	call callCheck
@@ -81,16 +81,16 @@ type Guard struct {
 }
 
 // Budgeted reports whether the turn's reasoning or its repetitions have bounds.
-func (t *Turn) Budgeted() bool { return t != nil && !t.guarding.off() }
+func (t *Turn) Budgeted() bool { return t != nil && !t.watching.off() }
 
-// NewGuard returns the guard of one choice; nil if the model is never interrupted. A nil
+// NewWatcher returns the watcher of one choice; nil if the model is never interrupted. A nil
 // Turn has none.
-func (t *Turn) NewGuard() *Guard {
-	if t == nil || t.guarding.off() && !t.asksAgain() {
+func (t *Turn) NewWatcher() *Watcher {
+	if t == nil || t.watching.off() && !t.asksAgain() {
 		return nil
 	}
 
-	watcher := &Guard{rules: t.guarding, whole: true, prefix: t.prefix}
+	watcher := &Watcher{rules: t.watching, whole: true, prefix: t.prefix}
 	watcher.tools = !t.noCalls && len(t.tools.byRecipient) > 0
 	if t.asksAgain() {
 		watcher.call.tools, watcher.call.rc = t.tools, &t.rc
@@ -98,30 +98,46 @@ func (t *Turn) NewGuard() *Guard {
 
 	// Half of the output at most is for the answer: where the limit is small, the model would
 	// not reason at all.
-	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
+	if reserve := min(t.watching.reserve, t.Engine.MaxTokens/2); reserve > 0 {
 		watcher.limit = t.Engine.MaxTokens - reserve
 	}
-	watcher.loop.repeats = t.guarding.Repeats
 
 	watcher.read(nil)
 	return watcher
 }
 
-// read begins to follow the messages of a choice that has an output already.
-func (g *Guard) read(output []harmony.Token) {
+// read begins to follow a choice that has this output. What was dropped does not count: it is no
+// part of the output that the rules are about, and the same tokens may come once more.
+func (w *Watcher) read(output []harmony.Token) {
 	role := harmony.RoleAssistant
-	if len(g.prefix) > 0 {
+	if len(w.prefix) > 0 {
 		role = ""
 	}
-	g.parser = harmony.NewParser(harmony.Tolerant, role)
+	w.parser = harmony.NewParser(harmony.Tolerant, role)
+	w.output, w.reasoning, w.loop = 0, 0, loopDetector{repeats: w.rules.repeats}
 
-	// Calls that have ended are the client's: they were passed on.
-	for _, tokens := range [][]harmony.Token{g.prefix, output} {
-		for _, token := range tokens {
-			if g.parse(token) {
-				g.call.state = callPasses
-			}
+	// The header of a begun message is no output. Calls that have ended are the client's: they
+	// were passed on.
+	for i, token := range slices.Concat(w.prefix, output) {
+		if i >= len(w.prefix) {
+			w.count(token)
 		}
+		if w.parse(token) {
+			w.call.state = callPasses
+		}
+	}
+
+	// A repetition that begins before these would have been found.
+	for _, token := range output[max(0, len(output)-w.loop.window()):] {
+		w.loop.push(token)
+	}
+}
+
+// count counts a token of the choice.
+func (w *Watcher) count(token harmony.Token) {
+	w.output++
+	if w.inside && token < harmony.TokenStartOfText {
+		w.reasoning++
 	}
 }
 
@@ -135,50 +151,46 @@ func (t *Turn) asksAgain() bool {
 // Push takes tokens of the choice. It returns the tokens that the choice has now, and why
 // the model is interrupted after these. The arguments of calls that are checked are held
 // back until they are whole; they are not returned if they have to be asked for again.
-func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interruption) {
+func (w *Watcher) Push(tokens []harmony.Token) (kept []harmony.Token, why Interruption) {
 	// What was held back of earlier chunks and is passed on now.
 	var released []harmony.Token
 	// Where in tokens what is held back begins, if something is.
 	from := 0
 
 	for i, token := range tokens {
-		if why := g.before(token); why != NotInterrupted {
+		if why := w.before(token); why != NotInterrupted {
 			return slices.Concat(released, tokens[:i]), why
 		}
 
-		g.output++
-		if g.inside && token < harmony.TokenStartOfText {
-			g.reasoning++
-		}
-
-		held := g.call.holds()
-		ended := g.parse(token)
+		w.count(token)
+		held := w.call.holds()
+		ended := w.parse(token)
 		switch {
 		// The token ends the header: what is after it waits.
-		case !held && g.call.holds():
+		case !held && w.call.holds():
 			from = i + 1
 		case !held || !ended:
-		case g.call.passes():
-			g.call.state = callPasses
-			released, g.held = append(released, g.held...), nil
+		case w.call.passes():
+			w.call.state = callPasses
+			released, w.held = append(released, w.held...), nil
 		default:
-			g.held = nil
+			w.held = nil
 			return slices.Concat(released, tokens[:from]), InvalidCall
 		}
 
 		// The choice ends here: what was held back has no end to wait for.
-		if g.loop.push(token) {
-			released = append(released, g.held...)
-			g.held, g.call.state = nil, callPasses
+		if w.loop.push(token) {
+			released = append(released, w.held...)
+			w.held, w.call.state = nil, callPasses
 			return slices.Concat(released, tokens[:i+1]), Repetition
 		}
 	}
 
 	// Most chunks are passed on as they are, without a copy.
 	kept = tokens
-	if g.call.holds() {
+	if w.call.holds() {
 		kept = tokens[:from]
-		g.held = append(g.held, tokens[from:]...)
+		w.held = append(w.held, tokens[from:]...)
 	}
 	if len(released) > 0 {
 		kept = slices.Concat(released, kept)
@@ -187,81 +199,81 @@ func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interrup
 }
 
 // Release returns the tokens that are held back, at the end of the choice.
-func (g *Guard) Release() []harmony.Token {
-	held := g.held
-	g.held, g.call.state = nil, callPasses
+func (w *Watcher) Release() []harmony.Token {
+	held := w.held
+	w.held, w.call.state = nil, callPasses
 	return held
 }
 
 // Lost drops the tokens that are held back, because the model call was lost. output is what
 // the choice has.
-func (g *Guard) Lost(output []harmony.Token) {
-	if len(g.held) == 0 {
+func (w *Watcher) Lost(output []harmony.Token) {
+	if len(w.held) == 0 {
 		return
 	}
 
 	// If the header is left, the same arguments are generated again.
-	before := g.call.state
-	g.held = nil
-	g.read(output)
-	if g.call.holds() {
-		g.call.state = before
+	before := w.call.state
+	w.held = nil
+	w.read(output)
+	if w.call.holds() {
+		w.call.state = before
 	}
 }
 
 // Again returns what the arguments have to be that are asked for again. output is what the
 // choice has: it ends with the header of the call.
-func (g *Guard) Again(output []harmony.Token) constraint.Format {
-	g.read(output)
-	g.call.state = callAskedAgain
-	return g.call.format()
+func (w *Watcher) Again(output []harmony.Token) constraint.Format {
+	w.read(output)
+	w.call.state = callAskedAgain
+	return w.call.format()
 }
 
 // AskNoMore passes the arguments of further calls on as they are.
-func (g *Guard) AskNoMore() { g.call.enough = true }
+func (w *Watcher) AskNoMore() { w.call.enough = true }
 
 // before reports whether the model is interrupted before a token. The text of reasoning
 // is cut after a whole character.
-func (g *Guard) before(token harmony.Token) Interruption {
+func (w *Watcher) before(token harmony.Token) Interruption {
 	switch {
-	case !g.inside || !g.whole || token >= harmony.TokenStartOfText:
+	case !w.inside || !w.whole || token >= harmony.TokenStartOfText:
 		return NotInterrupted
-	case g.rules.Reasoning != Unlimited && g.reasoning >= g.rules.Reasoning:
+	case w.rules.reasoning != Unlimited && w.reasoning >= w.rules.reasoning:
 		return BudgetUsed
-	case g.limit > 0 && g.output >= g.limit:
+	case w.limit > 0 && w.output >= w.limit:
 		return ReserveReached
 	}
 	return NotInterrupted
 }
 
 // parse follows the messages of the choice. It reports whether one ends.
-func (g *Guard) parse(token harmony.Token) (ended bool) {
+func (w *Watcher) parse(token harmony.Token) (ended bool) {
 	// The tolerant parser accepts everything.
-	events, err := g.parser.Push(token)
+	events, err := w.parser.Push(token)
 	if err != nil {
 		return false
 	}
 
 	// A token that ends inside of a character has no event: its text comes with the next one.
-	g.whole = !g.inside || len(events) > 0
+	w.whole = !w.inside || len(events) > 0
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case harmony.MessageStart:
-			g.inside = e.Header.Recipient == "" && kindOf(e.Header.Channel) == Reasoning
-			g.whole = true
-			g.call.begin(e.Header)
+			w.inside = e.Header.Recipient == "" && kindOf(e.Header.Channel) == Reasoning
+			w.whole = true
+			w.call.begin(e.Header)
 		case harmony.Delta:
-			g.call.add(e.Text)
+			w.call.add(e.Text)
 		case harmony.MessageEnd:
-			g.call.add(e.Text)
-			g.inside, ended = false, true
+			w.call.add(e.Text)
+			w.inside, ended = false, true
 		}
 	}
 	return ended
 }
 
 // Reasoning reports whether the model is reasoning.
-func (g *Guard) Reasoning() bool { return g.inside }
+func (w *Watcher) Reasoning() bool { return w.inside }
 
 // The tokens by which reasoning is ended.
 var (
@@ -274,26 +286,26 @@ var (
 // Where there are tools the model chooses between an answer and a call. If it reasons on, or
 // would not be interrupted again if it did (last), it has to answer, or to call where the
 // request allows nothing else.
-func (g *Guard) Endings(last bool) [][]harmony.Token {
-	g.cuts++
+func (w *Watcher) Endings(last bool) [][]harmony.Token {
+	w.cuts++
 	switch {
-	case !g.tools:
+	case !w.tools:
 		return [][]harmony.Token{finalAnswer}
-	case g.cuts == 1 && !last:
+	case w.cuts == 1 && !last:
 		return [][]harmony.Token{nextMessage, finalAnswer}
 	}
 	return [][]harmony.Token{finalAnswer, nextCall}
 }
 
 // Interrupted reports whether the reasoning of the choice was ended before.
-func (g *Guard) Interrupted() bool { return g.cuts > 0 }
+func (w *Watcher) Interrupted() bool { return w.cuts > 0 }
 
 // Ended takes the tokens by which reasoning was ended.
-func (g *Guard) Ended(tokens []harmony.Token) {
-	g.output += len(tokens)
+func (w *Watcher) Ended(tokens []harmony.Token) {
 	for _, token := range tokens {
-		g.parse(token)
-		g.loop.push(token)
+		w.count(token)
+		w.parse(token)
+		w.loop.push(token)
 	}
 }
 
@@ -315,6 +327,9 @@ type loopDetector struct {
 	// By period: how many of the last tokens equal the one so many tokens before.
 	same [maxPeriod + 1]int
 }
+
+// window returns how many tokens decide whether the next one is a repetition too many.
+func (d *loopDetector) window() int { return maxPeriod*(d.repeats+1) + leastRepeats }
 
 // push takes a token. It reports whether a sequence has come once more than it may.
 func (d *loopDetector) push(token harmony.Token) bool {
@@ -353,17 +368,17 @@ type ReasoningLimits struct {
 	MaxRepeats int `json:"max_repeats,omitempty"`
 }
 
-// guarding returns what the request and its model demand. The least budget counts.
-func (rc *RequestContext) guarding(in *Input) Guarding {
+// watchRules returns what the request and its model demand. The least budget counts.
+func (rc *RequestContext) watchRules(in *Input) watchRules {
 	limits := &rc.Model.Reasoning
-	rules := Guarding{Reasoning: Unlimited, Reserve: limits.ReserveFinal, Repeats: limits.MaxRepeats}
+	rules := watchRules{reasoning: Unlimited, reserve: limits.ReserveFinal, repeats: limits.MaxRepeats}
 	if in.Budget != nil && *in.Budget >= 0 {
-		rules.Reasoning = *in.Budget
+		rules.reasoning = *in.Budget
 	}
 	effort := rc.effortOf(in)
 	for _, budget := range []int{limits.Budget, limits.ByEffort[effort]} {
-		if budget > 0 && (rules.Reasoning == Unlimited || budget < rules.Reasoning) {
-			rules.Reasoning = budget
+		if budget > 0 && (rules.reasoning == Unlimited || budget < rules.reasoning) {
+			rules.reasoning = budget
 		}
 	}
 	return rules
