@@ -53,6 +53,17 @@ func (b *bounds) spend(n, tokens int) bool {
 	return b.err == nil
 }
 
+// fits reports whether this many tokens are within the limit, without looking at the context.
+func (b *bounds) fits(tokens int) bool {
+	if b == nil {
+		return true
+	}
+	if tokens > b.limit && b.err == nil {
+		b.err = &LimitError{b.limit + 1}
+	}
+	return b.err == nil
+}
+
 // admits reports whether n bytes of text after this many tokens can be within
 // the limit, given the length of the longest token.
 func (b *bounds) admits(n, tokens int) bool {

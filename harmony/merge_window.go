@@ -53,7 +53,7 @@ func (m *merger) appendWindows(dst []Token, s string, i, end, rest int) (tokens 
 		head := find(s, at, first)
 		for {
 			size := next - at
-			if !m.bounds.spend(size, len(dst)) {
+			if !m.bounds.fits(len(dst)) || !m.bounds.spend(size, len(dst)) {
 				return dst[:begin], false
 			}
 			if !repeated || !m.pairs.apart(s, last, next, first+size, head) {
