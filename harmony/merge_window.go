@@ -12,10 +12,10 @@ const (
 )
 
 // appendWindows appends the tokens of the long piece s[i:end], window by window. Each window
-// begins where a token of the one before ends, at least rest bytes before its end. The result is that of the whole piece,
-// because any two neighbours stay apart: also the last token that is kept of a window and the
-// first of the next one. If these do not, which no text is known for, or the bounds end
-// the encoding, it appends nothing and returns false.
+// begins where a token of the one before ends, at least rest bytes before its end. The result
+// is that of the whole piece, because any two neighbours stay apart: also the last token that
+// is kept of a window and the first of the next one. If these do not, which no text is known
+// for, or the bounds end the encoding, it appends nothing and returns false.
 func (m *merger) appendWindows(dst []Token, s string, i, end, rest int) (tokens []Token, ok bool) {
 	begin := len(dst)
 	var last part
