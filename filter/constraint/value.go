@@ -50,23 +50,6 @@ func compareNumbers(a, b json.Number) int {
 	return decimalOf(a).compare(decimalOf(b))
 }
 
-// isMultiple reports whether a number is a whole multiple of another one, which is above 0.
-func (m *meter) isMultiple(n, of json.Number) bool {
-	x, okX := word(n)
-	y, okY := word(of)
-	if okX && okY && y != 0 {
-		return x%y == 0
-	}
-
-	value, unit := decimalOf(n), decimalOf(of)
-	pieces := (len(value.digits)+max(0, value.zerosOf(unit)))/digitsAtOnce + 2
-	if !m.square(len(unit.digits)) || !m.spend(pieces*(stepsOfDivision+len(unit.digits)/divisorOfStep)) {
-		return false
-	}
-
-	return value.isMultiple(unit)
-}
-
 func isWhole(n json.Number) bool {
 	if _, ok := word(n); ok {
 		return true
@@ -129,6 +112,23 @@ func (m *meter) numbers(all ...json.Number) bool {
 // square takes the steps of reading an integer of so many digits.
 func (m *meter) square(digits int) bool {
 	return m.spend(int(min(float64(digits)*float64(digits)/squareOfStep, work.PerRequest+1)))
+}
+
+// isMultiple reports whether a number is a whole multiple of another one, which is above 0.
+func (m *meter) isMultiple(n, of json.Number) bool {
+	x, okX := word(n)
+	y, okY := word(of)
+	if okX && okY && y != 0 {
+		return x%y == 0
+	}
+
+	value, unit := decimalOf(n), decimalOf(of)
+	pieces := (len(value.digits)+max(0, value.zerosOf(unit)))/digitsAtOnce + 2
+	if !m.square(len(unit.digits)) || !m.spend(pieces*(stepsOfDivision+len(unit.digits)/divisorOfStep)) {
+		return false
+	}
+
+	return value.isMultiple(unit)
 }
 
 // equal reports whether two values are equal.
