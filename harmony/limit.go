@@ -53,6 +53,17 @@ func (b *bounds) spend(n, tokens int) bool {
 	return b.err == nil
 }
 
+// fits reports whether this many tokens are within the limit, without looking at the context.
+func (b *bounds) fits(tokens int) bool {
+	if b == nil {
+		return true
+	}
+	if tokens > b.limit && b.err == nil {
+		b.err = &LimitError{b.limit + 1}
+	}
+	return b.err == nil
+}
+
 // admits reports whether n bytes of text after this many tokens can be within
 // the limit, given the length of the longest token.
 func (b *bounds) admits(n, tokens int) bool {
@@ -78,33 +89,4 @@ func (b *bounds) grow(dst []Token, n int) []Token {
 	}
 
 	return slices.Grow(dst, tokens)
-}
-
-// admitsPiece is admits for the long piece s[i:end]. It allocates nothing and
-// is much cheaper than encoding a piece that is far too long. The text that k
-// tokens can cover ends no later than the longest token that starts where k-1
-// tokens can end, or before. So it counts the tokens that are needed at least
-// to reach the end.
-func (b *bounds) admitsPiece(s string, i, end, tokens int) bool {
-	if b == nil {
-		return true
-	}
-	for at, reach := i, i; reach < end; tokens++ {
-		far := reach
-		from := at
-		for ; at <= reach; at++ {
-			_, n := longest(s, at, end-at)
-			far = max(far, at+n)
-		}
-
-		reach = far
-		if tokens >= b.limit && b.err == nil {
-			b.err = &LimitError{tokens + 1}
-		}
-
-		if !b.spend(at-from, tokens+1) {
-			return false
-		}
-	}
-	return true
 }

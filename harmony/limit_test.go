@@ -91,24 +91,6 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitPiece checks that a long piece that exceeds the limit is detected
-// before it is merged.
-func TestLimitPiece(t *testing.T) {
-	for _, w := range worstCases {
-		text := w.text(rand.New(rand.NewPCG(11, 12)), 3*checkBytes)
-		text = text[:pieceEnd(text, 0)]
-		total := len(AppendEncode(nil, text))
-		b := &bounds{ctx: t.Context(), limit: total}
-		if !b.admitsPiece(text, 0, len(text), 0) {
-			t.Errorf("%s: %d tokens are not within %[2]d: %v", w.name, total, b.err)
-		}
-		b = &bounds{ctx: t.Context(), limit: total / 8}
-		if len(text) > checkBytes && b.admitsPiece(text, 0, len(text), 0) {
-			t.Errorf("%s: %d tokens are within %d", w.name, total, total/8)
-		}
-	}
-}
-
 // TestLimitAllocations limits the memory allocated for a text that is too long.
 func TestLimitAllocations(t *testing.T) {
 	text := worstCases[6].text(rand.New(rand.NewPCG(13, 14)), 8<<20) // one piece of random letters

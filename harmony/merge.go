@@ -15,7 +15,8 @@ import (
 // that of github.com/github/rust-gems (crate bpe); the tables are not.
 //
 // A position can have as many tries as there are tokens that begin there: 84 of
-// spaces. A piece with too many of them is merged by rank instead.
+// spaces. A piece with too many of them is merged by rank instead. Long pieces are
+// merged window by window, so that each part of them is merged as fast as it can be.
 
 // part is a token of the piece that is being encoded.
 type part struct {
@@ -30,24 +31,30 @@ type merger struct {
 	failed []uint64
 	pairs  pairMemo
 	ranked rankMerger
-}
-
-// patience is how many tries a piece of n bytes may take without success before it is
-// merged by rank.
-func patience(n int) int {
-	if n > maxRanked {
-		return math.MaxInt
-	}
-	return 16 + n/8
+	// windows is how many windows of long pieces were merged, for tests.
+	windows int
 }
 
 // appendMerged appends the tokens of the piece s[i:end], which is not a token.
 // It appends nothing if the piece exceeds the bounds.
 func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
-	if end-i > checkBytes && !m.bounds.admitsPiece(s, i, end, len(dst)) {
-		return dst
+	// A piece with too many tries is merged by rank: runs of spaces would try most pairs of 84 tokens.
+	n := end - i
+	if n <= windowBytes {
+		return m.appendPiece(dst, s, i, end, 16+n/8)
 	}
 
+	begin := len(dst)
+	dst, ok := m.appendWindows(dst, s, i, end, windowRest)
+	if !ok && (m.bounds == nil || m.bounds.err == nil) {
+		return m.appendPiece(dst[:begin], s, i, end, math.MaxInt)
+	}
+	return dst
+}
+
+// appendPiece appends the tokens of the piece s[i:end], which is not a token, or is the part of
+// one that a window holds. After so many tries without success it is merged by rank.
+func (m *merger) appendPiece(dst []Token, s string, i, end, tries int) []Token {
 	words := (end-i)/64 + 1
 	if words > cap(m.failed) {
 		m.failed = make([]uint64, words)
@@ -55,7 +62,6 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	failed := m.failed[:words]
 	clear(failed)
 
-	tries := patience(end - i)
 	begin := len(dst)
 	long := end-i > maxMemo // a shorter piece is remembered as a whole
 	var last, prior part    // the last two tokens after begin; prior.entry is 0 if it is not known
@@ -94,8 +100,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 			limit = n - 1
 			tries--
 			if tries < 0 {
-				// Runs of spaces would try most pairs of 84 tokens: by rank every piece takes n log n.
-				return m.ranked.appendTokens(dst[:begin], s[i:end], m.bounds)
+				return m.ranked.appendTokens(dst[:begin], s[i:end])
 			}
 		}
 	}

@@ -18,31 +18,15 @@ type rankMerger struct {
 	heap []uint64
 }
 
-const (
-	// dead marks the positions at which no part begins any more.
-	dead = -1
-	// maxRanked bounds the pieces that are merged by rank, which take 20 bytes of memory
-	// a byte. The memory of pieces above keptRanked is not kept.
-	maxRanked  = 1 << 20
-	keptRanked = 1 << 12
-	// rankChecks is the number of merges between two checks of the bounds.
-	rankChecks = 1 << 12
-)
+// dead marks the positions at which no part begins any more.
+const dead = -1
 
-// appendTokens appends the tokens of the piece s. It appends nothing if b ends the
-// encoding.
-func (m *rankMerger) appendTokens(dst []Token, s string, b *bounds) []Token {
+// appendTokens appends the tokens of the piece s, which has at most windowBytes: its memory
+// is kept.
+func (m *rankMerger) appendTokens(dst []Token, s string) []Token {
 	m.begin(s)
 
-	// A piece of a megabyte takes 20 MB here, and the pool would keep them.
-	if len(s) > keptRanked {
-		defer func() { *m = rankMerger{} }()
-	}
-
-	for merges := 1; len(m.heap) > 0; merges++ {
-		if merges%rankChecks == 0 && !b.spend(rankChecks, len(dst)) {
-			return dst
-		}
+	for len(m.heap) > 0 {
 		left, id := m.pop()
 
 		if m.next[left] == dead || m.pair[left] != id {
@@ -73,10 +57,10 @@ func (m *rankMerger) appendTokens(dst []Token, s string, b *bounds) []Token {
 func (m *rankMerger) begin(s string) {
 	m.next, m.prev, m.pair, m.heap = m.next[:0], m.prev[:0], m.pair[:0], m.heap[:0]
 
-	for i := range int32(len(s)) { //nolint:gosec // at most maxRanked
+	for i := range int32(len(s)) { //nolint:gosec // at most windowBytes
 		m.next, m.prev, m.pair = append(m.next, i+1), append(m.prev, i-1), append(m.pair, noPair)
 	}
-	for i := range int32(len(s)) { //nolint:gosec // at most maxRanked
+	for i := range int32(len(s)) { //nolint:gosec // at most windowBytes
 
 		// Only now, because a pair needs the end of its right part.
 		m.push(s, i)

@@ -15,7 +15,7 @@ func TestRankMerger(t *testing.T) {
 	for range 2000 {
 		piece := runs(r, 1+r.IntN(200))
 		want := mergeByRank(piece)
-		if got := used.appendTokens([]Token{7}, piece, nil); got[0] != 7 || !slices.Equal(got[1:], want) {
+		if got := used.appendTokens([]Token{7}, piece); got[0] != 7 || !slices.Equal(got[1:], want) {
 			t.Fatalf("%q: %v, want %v", piece, got[1:], want)
 		}
 	}

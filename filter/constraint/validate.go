@@ -359,7 +359,7 @@ func (c *validation) number(object map[string]any, value json.Number) bool {
 		}
 
 		if k == "multipleOf" {
-			if !c.spend(stepsOfNumber) || !isMultiple(value, limit) {
+			if !c.isMultiple(value, limit) {
 				return false
 			}
 			continue

@@ -1,9 +1,9 @@
 package constraint
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,79 +15,47 @@ import (
 // The values of JSON here are those of package encoding/json, with [json.Number].
 
 const (
-	// stepsOfNumber is what it takes to compare with a number that is none of 64 bits, and
-	// digitsOfStep how many of its digits are read in a step.
-	stepsOfNumber = 100
+	// stepsOfNumber is what it takes to read a number for a comparison, and digitsOfStep how
+	// many digits are read in a step.
+	stepsOfNumber = 4
 	digitsOfStep  = 4
-	// maxExact bounds the digits and the exponent of a number that is compared as it is
-	// written. Others are rounded, as most readers of JSON do.
-	maxExact = 1000
+	// squareOfStep bounds what it takes to read an integer of many digits: package big takes
+	// the square of their number, divided by this, in steps.
+	squareOfStep = 16_384
+	// stepsOfDivision is what it takes to divide once by a number, and divisorOfStep how many
+	// of its digits take a step more.
+	stepsOfDivision = 4
+	divisorOfStep   = 128
 )
 
-// rational returns a number.
-func rational(n json.Number) *big.Rat {
-	text := string(n)
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	e, err := strconv.Atoi(strings.TrimPrefix(exponent, "+"))
-	exact := exponent == "" || err == nil && max(e, -e) <= maxExact
-	if exact && len(mantissa) <= maxExact {
-		if x, ok := new(big.Rat).SetString(text); ok {
-			return x
-		}
+// word returns a number that is a whole one of 64 bits, and is written as one.
+func word(n json.Number) (value int64, ok bool) {
+	// The error of a long text would have a copy of it.
+	if len(n) > len("-9223372036854775808") {
+		return 0, false
 	}
+	value, err := n.Int64()
 
-	// A number of a thousand digits, or with such an exponent, would take long to compare as it is.
-	f, _ := n.Float64()
-	if x := new(big.Rat).SetFloat64(f); x != nil {
-		return x
-	}
-
-	// What is too large to be rounded.
-	beyond := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 1024))
-	if strings.HasPrefix(text, "-") {
-		beyond.Neg(beyond)
-	}
-
-	return beyond
+	return value, err == nil
 }
 
 // compareNumbers returns the sign of a-b.
 func compareNumbers(a, b json.Number) int {
-	x, errX := a.Int64()
-	y, errY := b.Int64()
-	if errX != nil || errY != nil {
-		return rational(a).Cmp(rational(b))
+	x, okX := word(a)
+	y, okY := word(b)
+	if okX && okY {
+		return cmp.Compare(x, y)
 	}
 
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-
-	return 0
-}
-
-// isMultiple reports whether a number is a whole multiple of another one, which is above 0.
-func isMultiple(n, of json.Number) bool {
-	x, errX := n.Int64()
-	y, errY := of.Int64()
-	if errX == nil && errY == nil {
-		return x%y == 0
-	}
-
-	divisor := rational(of)
-
-	return divisor.Sign() > 0 && new(big.Rat).Quo(rational(n), divisor).IsInt()
+	return decimalOf(a).compare(decimalOf(b))
 }
 
 func isWhole(n json.Number) bool {
-	if _, err := n.Int64(); err == nil {
+	if _, ok := word(n); ok {
 		return true
 	}
 
-	return rational(n).IsInt()
+	return decimalOf(n).isWhole()
 }
 
 // takenTogether is how many steps a meter collects before it takes them.
@@ -123,16 +91,44 @@ func (m *meter) end() error {
 	return m.err
 }
 
-// numbers takes the steps of comparing numbers.
+// numbers takes the steps of reading numbers.
 func (m *meter) numbers(all ...json.Number) bool {
 	for _, n := range all {
-		if _, err := n.Int64(); err != nil {
-			// Numbers of 64 bits are compared in one step.
-			m.spend(stepsOfNumber + min(len(n), maxExact)/digitsOfStep)
+		if _, ok := word(n); ok {
+			m.spend(1)
+			continue
+		}
+		m.spend(stepsOfNumber + len(n)/digitsOfStep)
+
+		// An exponent that no word has room for is an integer of any size.
+		if at := strings.IndexAny(string(n), "eE"); at >= 0 && len(n)-at > maxSmall {
+			m.square(len(n) - at)
 		}
 	}
 
-	return m.spend(1)
+	return m.err == nil
+}
+
+// square takes the steps of reading an integer of so many digits.
+func (m *meter) square(digits int) bool {
+	return m.spend(int(min(float64(digits)*float64(digits)/squareOfStep, work.PerRequest+1)))
+}
+
+// isMultiple reports whether a number is a whole multiple of another one, which is above 0.
+func (m *meter) isMultiple(n, of json.Number) bool {
+	x, okX := word(n)
+	y, okY := word(of)
+	if okX && okY && y != 0 {
+		return x%y == 0
+	}
+
+	value, unit := decimalOf(n), decimalOf(of)
+	pieces := (len(value.digits)+max(0, value.zerosOf(unit)))/digitsAtOnce + 2
+	if !m.square(len(unit.digits)) || !m.spend(pieces*(stepsOfDivision+len(unit.digits)/divisorOfStep)) {
+		return false
+	}
+
+	return value.isMultiple(unit)
 }
 
 // equal reports whether two values are equal.
@@ -183,12 +179,10 @@ func (m *meter) appendKey(dst []byte, value any) []byte {
 		m.spend(len(value) / 4)
 		return jsontext.AppendString(dst, value)
 	case json.Number:
-		m.numbers(value)
-		// 0 and -0 are equal, and so are 1 and 1.0: as rational numbers they have one text.
-		if _, err := value.Int64(); err == nil && value != "-0" {
-			return append(dst, value...)
+		if !m.numbers(value) {
+			return dst
 		}
-		return append(dst, rational(value).RatString()...)
+		return decimalOf(value).appendKey(dst)
 	case bool:
 		return strconv.AppendBool(dst, value)
 	case []any:

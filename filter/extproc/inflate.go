@@ -12,8 +12,15 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// maxWindow bounds the memory that decoding a zstd body takes.
-const maxWindow = 8 << 20
+const (
+	// maxWindow bounds the window that a frame of a zstd body may declare: what RFC 9659 lets
+	// clients use. Without it, 16 bytes could ask for gigabytes. Where a frame has one segment,
+	// its window is its content.
+	maxWindow = 8 << 20
+	// zstdBytes is what decoding takes beside its output: the window, and two blocks with what
+	// is needed to decode one.
+	zstdBytes = maxWindow + 1<<20
+)
 
 // inflate decodes a request body by its content-encoding, up to limit bytes. For each byte
 // that comes out it takes [inflatedOf] of the memory budget.
@@ -28,10 +35,10 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	case "zstd":
 		// The window is memory that no byte of the output shows. A decoder of its own, without
 		// goroutines: that of the package would keep the window.
-		if refused := take(maxWindow); refused != nil {
+		if refused := take(zstdBytes); refused != nil {
 			return nil, refused
 		}
-		defer func() { _ = take(-maxWindow) }()
+		defer func() { _ = take(-zstdBytes) }()
 		var z *zstd.Decoder
 		z, err = zstd.NewReader(
 			bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow),
@@ -54,8 +61,13 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	if refused := new(apierror.Error); errors.As(err, &refused) {
 		return nil, refused
 	}
-	if int64(len(out)) > limit || errors.Is(err, zstd.ErrWindowSizeExceeded) ||
-		errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+	// Which of the two errors it is depends on whether the frame has one segment.
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+			"A frame of the zstd body has a window of more than %d bytes. Compress with a smaller window: "+
+				"as a stream, and without long distance matching.", maxWindow)
+	}
+	if int64(len(out)) > limit {
 		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
 			"The decoded request body is larger than %d bytes. Send less history or smaller attachments.", limit)
 	}

@@ -85,32 +85,56 @@ func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcom
 	}
 
 	// The answer can be many times longer than its request: there must be room before it is made.
-	size := tokenizedBytes(tokens, t.strings)
+	size, err := tokenizedBytes(ctx, tokens, t.strings)
+	if err != nil {
+		return api.Refused(err)
+	}
 	if err := r.Context.Room(size); err != nil {
 		return api.Refused(err)
 	}
-	answer := appendTokenized(make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings)
-	return api.Answered(answer, nil)
+	return api.Answered(appendTokenized(ctx, make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings))
 }
 
 // tokenizedBytes is how many bytes the answer about tokens has, or a few more.
-func tokenizedBytes(tokens []harmony.Token, texts bool) int {
+func tokenizedBytes(ctx context.Context, tokens []harmony.Token, texts bool) (int, *apierror.Error) {
 	const (
 		members = 128 // names and numbers
 		number  = 7   // an id and its comma
 	)
 	size := members + number*len(tokens)
 	if !texts {
-		return size
+		return size, nil
 	}
-	var spelled, escaped []byte
+
 	// Escapes make a token longer by a factor that depends on its bytes, and some have 128 of them.
-	for _, token := range tokens {
+	var spelled, escaped []byte
+	err := eachToken(ctx, tokens, func(_ int, token harmony.Token) {
 		spelled = appendTokenString(spelled[:0], token)
 		escaped = jsontext.AppendEscaped(escaped[:0], spelled)
 		size += len(escaped) + len(`"",`)
+	})
+	return size, err
+}
+
+// tokensAtOnce is how many tokens become texts between two checks of a request's context:
+// half a megabyte, which takes some milliseconds.
+const tokensAtOnce = 4096
+
+// eachToken calls do with each token and its index, until ctx ends.
+func eachToken(ctx context.Context, tokens []harmony.Token, do func(i int, token harmony.Token)) *apierror.Error {
+	for i, token := range tokens {
+		if i%tokensAtOnce == 0 && ctx.Err() != nil {
+			return late(ctx.Err())
+		}
+		do(i, token)
 	}
-	return size
+	return nil
+}
+
+// late is the error of a request that has ended before its work.
+func late(err error) *apierror.Error {
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"The text could not be tokenized in time. Try again, or shorten it.").With(err)
 }
 
 // ofPrompt encodes a text.
@@ -131,8 +155,7 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 			"The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
 	// The only other failure is that ctx has ended.
 	case failure != nil:
-		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
-			"The text could not be tokenized in time. Try again, or shorten it.").With(failure)
+		return nil, late(failure)
 	}
 	return tokens, nil
 }
@@ -189,24 +212,30 @@ func (k *tokenizer) ofMessages(
 }
 
 // appendTokenized appends the answer: {"count","max_model_len","tokens","token_strs"}.
-func appendTokenized(dst []byte, tokens []harmony.Token, length int, texts bool) []byte {
+func appendTokenized(
+	ctx context.Context, dst []byte, tokens []harmony.Token, length int, texts bool,
+) ([]byte, *apierror.Error) {
 	dst = strconv.AppendInt(append(dst, `{"count":`...), int64(len(tokens)), 10)
 	dst = strconv.AppendInt(append(dst, `,"max_model_len":`...), int64(length), 10)
 	dst = appendNumbers(append(dst, `,"tokens":`...), tokens)
 	// vLLM's answer has the member in any case.
 	if dst = append(dst, `,"token_strs":`...); !texts {
-		return append(dst, "null}"...)
+		return append(dst, "null}"...), nil
 	}
+
 	dst = append(dst, '[')
 	var spelled []byte
-	for i, token := range tokens {
+	err := eachToken(ctx, tokens, func(i int, token harmony.Token) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		spelled = appendTokenString(spelled[:0], token)
 		dst = append(jsontext.AppendEscaped(append(dst, '"'), spelled), '"')
+	})
+	if err != nil {
+		return nil, err
 	}
-	return append(dst, "]}"...)
+	return append(dst, "]}"...), nil
 }
 
 // detokenizing is a request of [DetokenizePath], as it is decoded.
@@ -232,7 +261,7 @@ var detokenizeFields = jsontext.Table[*detokenizing]{
 
 // detokenize answers a request of [DetokenizePath]: {"prompt"}. Control tokens are
 // spelled, and bytes that are no character are U+FFFD.
-func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcome {
+func (k *tokenizer) detokenize(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	root, err := jsontext.Parse(r.Body)
 	if err != nil {
 		return api.Refused(err)
@@ -251,8 +280,7 @@ func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcom
 		return api.Refused(apierror.Invalid("tokens",
 			"The field \"tokens\" is missing. Send a list of token ids."))
 	}
-	answer, err := newText(r.Context, d.tokens)
-	return api.Answered(answer, err)
+	return api.Answered(newText(ctx, r.Context, d.tokens))
 }
 
 // maxText is the longest text that is made of tokens, in bytes: four times what texts have
@@ -262,7 +290,7 @@ const maxText = 16 << 20
 // newText makes the answer with the text of tokens, once there is room for it. The text is
 // made twice, the first time only to be measured: escaped, it can be much longer than the
 // request.
-func newText(rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror.Error) {
+func newText(ctx context.Context, rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror.Error) {
 	bytes := 0
 	for _, token := range tokens {
 		bytes += harmony.TokenLength(token)
@@ -275,25 +303,35 @@ func newText(rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror
 
 	const head, tail = `{"prompt":"`, `"}`
 	size := len(head) + len(tail)
-	eachText(tokens, func(escaped []byte) { size += len(escaped) })
+	if err := eachText(ctx, tokens, func(escaped []byte) { size += len(escaped) }); err != nil {
+		return nil, err
+	}
 	if err := rc.Room(size); err != nil {
 		return nil, err
 	}
+
 	answer := append(make([]byte, 0, size), head...)
-	eachText(tokens, func(escaped []byte) { answer = append(answer, escaped...) })
+	if err := eachText(ctx, tokens, func(escaped []byte) { answer = append(answer, escaped...) }); err != nil {
+		return nil, err
+	}
 	return append(answer, tail...), nil
 }
 
 // eachText calls take with the text of tokens, piece by piece, as the content of a JSON
-// string. A piece is valid only during the call.
-func eachText(tokens []harmony.Token, take func(escaped []byte)) {
+// string, until ctx ends. A piece is valid only during the call.
+func eachText(ctx context.Context, tokens []harmony.Token, take func(escaped []byte)) *apierror.Error {
 	var decoder harmony.Decoder
 	var text, escaped []byte
-	for _, token := range tokens {
+	err := eachToken(ctx, tokens, func(_ int, token harmony.Token) {
 		text, _ = decoder.Append(text[:0], token) // readTokens has checked the ids
 		escaped = jsontext.AppendEscaped(escaped[:0], text)
 		take(escaped)
+	})
+	if err != nil {
+		return err
 	}
+
 	// The last token may end within a character.
 	take(jsontext.AppendEscaped(escaped[:0], decoder.Flush(text[:0])))
+	return nil
 }

@@ -1,13 +1,16 @@
 package render
 
 import (
+	"context"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -93,6 +96,49 @@ func TestTokensAndBack(t *testing.T) {
 		}
 		if back := gjson.Get(ask(t, DetokenizePath, `{"tokens":`+got.Get("tokens").Raw+`}`), "prompt").Str; back != text.String() {
 			t.Fatalf("%q comes back as %q", text.String(), back)
+		}
+	}
+}
+
+// endingContext is a context that ends when it has been asked a number of times.
+type endingContext struct {
+	context.Context
+	looks, most int
+}
+
+func (c *endingContext) Err() error {
+	if c.looks++; c.looks > c.most {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestTokenizingEnds shows that requests about many tokens end with their context, wherever
+// they are.
+func TestTokenizingEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ path, body string }{
+		"a text":  {TokenizePath, `{"prompt":"` + strings.Repeat(" ", 1<<20) + `"}`},
+		"strings": {TokenizePath, `{"return_token_strs":true,"prompt":"` + strings.Repeat(" a", 30_000) + `"}`},
+		"tokens":  {DetokenizePath, repeated(spaces128, 20_000)},
+	} {
+		e, ids := api.Match(service, http.MethodPost, c.path)
+		handle := func(most int) (api.Outcome, int) {
+			ctx := &endingContext{Context: t.Context(), most: most}
+			o := e.Handle(ctx, &api.HTTPRequest{IDs: ids, Path: c.path, Body: []byte(c.body), Context: apitest.NewContext()})
+			return o, ctx.looks
+		}
+
+		o, looks := handle(1 << 30)
+		if o.Err != nil || looks < 4 {
+			t.Errorf("%s: %v after %d looks", name, o.Err, looks)
+		}
+		for most := range looks {
+			o, asked := handle(most)
+			// An encoder may ask once more, why it has ended.
+			if o.Err == nil || o.Err.Status != http.StatusServiceUnavailable || asked > most+3 {
+				t.Errorf("%s: %v, asked %d times, of which %d were good", name, o.Err, asked, most)
+			}
 		}
 	}
 }

@@ -41,10 +41,9 @@ type Options struct {
 	// call breaks a bound and is not made; nil: it may be made. Run is nil where there is no
 	// such call.
 	Run func(p *Part, refused *tools.Result) *Run
-	// NextTurn makes the turn that follows one, with so many tokens to write; nil without
-	// an error: the context has no room for it, and the reply ends with what there is.
-	// If NextTurn is nil, the machine makes the turn of what it has seen.
-	NextTurn func(before *turn.Turn, room int) (*turn.Turn, *apierror.Error)
+	// NextTurn returns what the turn is made of that follows the current one. If it is nil,
+	// the machine makes the turn of what it has seen.
+	NextTurn func() (NextTurn, *apierror.Error)
 
 	Settler Settler // nil: the encoder has none
 	Ending  Ending  // nil: the output is followed by the end
@@ -57,7 +56,8 @@ type Options struct {
 //	                                              Step: finishing, if no stage has begun a turn
 //	calling    the engine's output                Step: running, once the engine has ended
 //	                                              Step: preparing, after a model call aside
-//	running    the results of the filter's calls  Step: preparing, with the next turn
+//	running    the results of the filter's calls  Step: preparing, with the next turn or the job
+//	                                              that makes it
 //	                                              Step: finishing, if there is none
 //	finishing  jobs that later requests need      nobody but End and Cancel
 //	ended      nothing                            nobody
@@ -194,12 +194,9 @@ func (m *Machine) next() (api.Step, *apierror.Error) {
 		case calling:
 			jobs, err = m.endCall()
 		case running:
-			// A turn is called as the first one is: it has no stages of its own.
-			var next *turn.Turn
-			if next, err = m.nextTurn(); next == nil {
-				return api.Step{}, err
-			}
-			m.Begin(next)
+			// A turn is called as the first one is: it has no stages of its own. Without one the
+			// reply ends, as it does if a stage has begun none.
+			jobs, err = m.nextTurn()
 			m.phase = preparing
 		}
 		if err != nil || len(jobs) > 0 {

@@ -67,7 +67,9 @@ func play(t *testing.T, e *lines, outputs ...string) (string, *apierror.Error) {
 
 // noRoom is a reply whose context has no room for a second turn.
 func noRoom(_ *lines, o *reply.Options) {
-	o.NextTurn = func(*turn.Turn, int) (*turn.Turn, *apierror.Error) { return nil, nil }
+	o.NextTurn = func() (reply.NextTurn, *apierror.Error) {
+		return reply.NextTurn{Take: func(*turn.Turn, *apierror.Error) (*turn.Turn, *apierror.Error) { return nil, nil }}, nil
+	}
 }
 
 // TestStop has the reasons for which no model call follows.
@@ -367,5 +369,61 @@ func TestTokensBeforeAFault(t *testing.T) {
 	_, err := e.reply.Push(nil, &engine.Chunk{Tokens: said, Finish: engine.FinishStop})
 	if err == nil || !slices.Equal(s.tokens, said) {
 		t.Errorf("error %v, tokens %d, want %d", err, s.tokens, said)
+	}
+}
+
+// TestLongResults shows that the turn after long results is made by a job, and is the same as
+// one that is made at once. The job can end with its context, or after the reply.
+func TestLongResults(t *testing.T) {
+	t.Parallel()
+	// asked is a reply whose calls have been answered, and the step that follows.
+	asked := func(result string) (*lines, api.Step) {
+		e := newLines(t, nil)
+		e.step(t)
+		e.push(t, asks)
+		_, step := e.step(t)
+		for i := range step.Jobs {
+			e.reply.JobDone(nil, i, tools.Result{Text: result}, nil)
+		}
+		_, step = e.step(t)
+		return e, step
+	}
+	long := strings.Repeat("sunny ", 20_000)
+
+	_, step := asked("sunny")
+	if step.Call == nil {
+		t.Fatalf("after a short result there are jobs: %v", step.Jobs)
+	}
+	e, step := asked(long)
+	if len(step.Jobs) != 1 || step.Call != nil {
+		t.Fatalf("after a long result there are %d jobs", len(step.Jobs))
+	}
+	result, err := step.Jobs[0].Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.reply.JobDone(nil, 0, result, nil)
+	if _, step = e.step(t); step.Call == nil || !strings.Contains(apitest.Spell(t, step.Call.Prompt), long+"<|end|>") {
+		t.Fatalf("there is no call with the result: %v", step)
+	}
+
+	// The client leaves meanwhile.
+	e, step = asked(long)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if result, err := step.Jobs[0].Do(ctx); err == nil || result != nil {
+		t.Errorf("a job whose context has ended returns %v, %v", result, err)
+	}
+	e.reply.Cancel()
+	if out := e.reply.JobDone(nil, 0, nil, context.Canceled); len(out) > 0 {
+		t.Errorf("%q after the end", out)
+	}
+
+	// What does not fit ends the reply with what there is.
+	e, step = asked(strings.Repeat(long, 8))
+	result, err = step.Jobs[0].Do(t.Context())
+	e.reply.JobDone(nil, 0, result, err)
+	if _, step = e.step(t); step.Call != nil || e.reply.Stop() != reply.ContextFull {
+		t.Errorf("%v, stop %b", step, e.reply.Stop())
 	}
 }

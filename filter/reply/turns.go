@@ -1,6 +1,8 @@
 package reply
 
 import (
+	"context"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -152,9 +154,9 @@ func (c *current) compact() {
 	}
 }
 
-// nextTurn returns the turn in which the model has the results of its calls; nil if the
-// reply has no further one.
-func (m *Machine) nextTurn() (*turn.Turn, *apierror.Error) {
+// nextTurn begins the turn in which the model has the results of its calls, or returns the
+// job that makes it. It does neither if the reply has no further one.
+func (m *Machine) nextTurn() ([]Job, *apierror.Error) {
 	// A model call with several choices has no next one, and so no answered calls.
 	choice, answered := &m.choices[0], m.current.answered()
 	// What was cut by its length is not what the model wanted to say.
@@ -179,32 +181,82 @@ func (m *Machine) nextTurn() (*turn.Turn, *apierror.Error) {
 		return nil, nil
 	}
 
-	next, err := m.makeNextTurn(room)
+	return m.makeNextTurn(room)
+}
+
+// NextTurn is what the next turn is made of.
+type NextTurn struct {
+	// Items are what the model has done in the current turn, and the results of its calls.
+	Items []turn.Item
+	// Take takes the turn, or the error that says why there is none. It returns the turn
+	// that begins; nil without an error: the context has no room for it, and the reply ends
+	// with what there is.
+	Take func(next *turn.Turn, err *apierror.Error) (*turn.Turn, *apierror.Error)
+}
+
+// makeNextTurn makes the next turn, or returns the job that does.
+func (m *Machine) makeNextTurn(room int) ([]Job, *apierror.Error) {
+	plan := NextTurn{m.current.items, m.takeTurn}
+	if m.o.NextTurn != nil {
+		var err *apierror.Error
+		if plan, err = m.o.NextTurn(); err != nil {
+			return nil, err
+		}
+	}
+
+	job := &nextTurnJob{m.current.turn, plan.Items, room}
+	if turn.Quick(plan.Items) {
+		return nil, m.beginNext(plan.Take(job.turn.Continue(context.Background(), job.items, job.room)))
+	}
+
+	return []Job{{Do: job, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+		var failure *apierror.Error
+		if err != nil {
+			failure = Failure(err)
+		}
+		next, _ := result.(*turn.Turn)
+		return dst, m.beginNext(plan.Take(next, failure))
+	}}}, nil
+}
+
+// takeTurn is Take of the items that the machine has seen.
+func (m *Machine) takeTurn(next *turn.Turn, err *apierror.Error) (*turn.Turn, *apierror.Error) {
+	// The client has seen what the tools have done, and tools may have changed something:
+	// the reply ends with that, not with an error.
+	if err != nil && err.Code == "context_length_exceeded" && m.current.runs > 0 {
+		return nil, nil
+	}
+	return next, err
+}
+
+// beginNext begins the turn that was made, if there is one.
+func (m *Machine) beginNext(next *turn.Turn, err *apierror.Error) *apierror.Error {
+	switch {
+	case err != nil:
+		return err
+	case next == nil:
+		m.stop = ContextFull
+	default:
+		m.Begin(next)
+	}
+	return nil
+}
+
+// nextTurnJob is the job that makes the next turn of long items. It uses nothing of the
+// machine, which may end meanwhile.
+type nextTurnJob struct {
+	turn  *turn.Turn
+	items []turn.Item
+	room  int
+}
+
+// Do implements [api.Job].
+func (j *nextTurnJob) Do(ctx context.Context) (any, error) {
+	next, err := j.turn.Continue(ctx, j.items, j.room)
 	if err != nil {
 		return nil, err
 	}
-	if next == nil {
-		m.stop = ContextFull
-	}
 	return next, nil
-}
-
-// makeNextTurn makes the next turn; nil if the context has no room for it.
-func (m *Machine) makeNextTurn(room int) (*turn.Turn, *apierror.Error) {
-	if m.o.NextTurn != nil {
-		return m.o.NextTurn(m.current.turn, room)
-	}
-
-	next, err := m.current.turn.Continue(m.current.items, room)
-	switch {
-	case err == nil:
-		return next, nil
-	// The client has seen what the tools have done, and tools may have changed something:
-	// the reply ends with that, not with an error.
-	case err.Code == "context_length_exceeded" && m.current.runs > 0:
-		return nil, nil
-	}
-	return nil, err
 }
 
 // count brings the model call being made up to date.

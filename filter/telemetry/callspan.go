@@ -265,7 +265,10 @@ func (t *Telemetry) Continued(r *Record, loss *Loss, now time.Time) {
 		"request_id": loss.RequestID, "kept_tokens": loss.Kept, "status": loss.Err.Status, "error": loss.Err.Message,
 	}
 	more := map[string]string{
-		"engine": loss.Engine, "replica": loss.Replica, "code": loss.Err.Code, "cause": causeOf(loss.Err),
+		"engine": loss.Engine, "replica": loss.Replica, "code": loss.Err.Code,
+	}
+	if loss.Err.Cause != nil {
+		more["cause"] = loss.Err.Cause.Error()
 	}
 	for name, value := range more {
 		if value != "" {

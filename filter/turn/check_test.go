@@ -198,7 +198,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 func TestCheckOfALaterCall(t *testing.T) {
 	t.Parallel()
 	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: JSONObject()})
-	next, err := first.Continue([]Item{{Kind: Call, CallID: "a", Namespace: FunctionsNamespace, Name: "f", Text: "{}"}, {Kind: Result, CallID: "a", Text: "x"}}, 0)
+	next, err := first.Continue(t.Context(), []Item{{Kind: Call, CallID: "a", Namespace: FunctionsNamespace, Name: "f", Text: "{}"}, {Kind: Result, CallID: "a", Text: "x"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

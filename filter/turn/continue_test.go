@@ -39,7 +39,7 @@ func TestContinue(t *testing.T) {
 	}
 
 	first := prepare(t, rc, in(items, true))
-	next, err := first.Continue(since, 7)
+	next, err := first.Continue(t.Context(), since, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestContinue(t *testing.T) {
 		t.Errorf("%d tokens, id %s, required %t", next.Engine.MaxTokens, next.Engine.ID, next.verifier.required)
 	}
 
-	last, err := next.Continue([]Item{{Kind: Call, CallID: "call_2", Name: "look", Text: "{}"}, {Kind: Result, CallID: "call_2", Text: "again"}}, 0)
+	last, err := next.Continue(t.Context(), []Item{{Kind: Call, CallID: "call_2", Name: "look", Text: "{}"}, {Kind: Result, CallID: "call_2", Text: "again"}}, 0)
 	if err != nil || last.Engine.ID == next.Engine.ID || !strings.HasPrefix(spell(t, last.Engine.Prompt), strings.TrimSuffix(spell(t, next.Engine.Prompt), "<|start|>assistant")) {
 		t.Errorf("the third turn: %v, %s", err, spell(t, last.Engine.Prompt))
 	}

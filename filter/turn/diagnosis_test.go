@@ -247,7 +247,7 @@ func TestDiagnosisOfContinue(t *testing.T) {
 	rc := diagnosing()
 	in := &Input{Items: []Item{said(User, "question")}, Tools: functions("f"), Session: "s", Replies: Replies{Own: "one"}}
 	first, d := answered(t, rc, in, plainAnswer)
-	next, err := first.Continue(append([]Item{said(Reasoning, "thought")}, usedTool("call_1")...), 0)
+	next, err := first.Continue(t.Context(), append([]Item{said(Reasoning, "thought")}, usedTool("call_1")...), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func TestCallsOfJoinedTools(t *testing.T) {
 		t.Errorf("a deferred tool is shown: %s", text)
 	}
 
-	next, apiErr := turn.Continue(searched("call_x", found("read")), 0)
+	next, apiErr := turn.Continue(t.Context(), searched("call_x", found("read")), 0)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}

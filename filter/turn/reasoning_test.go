@@ -108,7 +108,7 @@ func TestReasoningWithinAReply(t *testing.T) {
 	first := prepare(t, rc, &in)
 	_, r := readOutput(t, first, reasonedCall, engine.FinishStop)
 	m.reads, m.writes, m.fault = 0, 0, errors.New("broken")
-	next, err := first.Continue(toolTurn("call_1")[1:], 0)
+	next, err := first.Continue(t.Context(), toolTurn("call_1")[1:], 0)
 	if err != nil || m.reads+m.writes > 0 {
 		t.Fatalf("error %v, %d reads, %d writes", err, m.reads, m.writes)
 	}

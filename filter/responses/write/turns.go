@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -70,15 +71,16 @@ func (e *encoder) usage() usage {
 	return all
 }
 
-// nextTurn makes the turn in which the model has the results of its calls; nil if the
-// context has no room for them: what the tools have done stays.
-func (e *encoder) nextTurn(before *turn.Turn, room int) (*turn.Turn, *apierror.Error) {
+// nextTurn returns what the turn is made of in which the model has the results of its
+// calls.
+func (e *encoder) nextTurn() (reply.NextTurn, *apierror.Error) {
 	items, err := e.newItems()
-	if err != nil {
-		return nil, err
-	}
+	return reply.NextTurn{Items: items, Take: e.takeTurn}, err
+}
 
-	next, err := before.Continue(items, room)
+// takeTurn begins the turn that follows one; none, without an error, if the context has no room
+// for it: what the tools have done stays.
+func (e *encoder) takeTurn(next *turn.Turn, err *apierror.Error) (*turn.Turn, *apierror.Error) {
 	switch {
 	case err == nil:
 		e.starts(next)
