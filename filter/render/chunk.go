@@ -40,6 +40,12 @@ func (d *derendering) chunk(ctx context.Context) ([]byte, *apierror.Error) {
 		return nil, err
 	}
 
+	// The reply so far is a few bytes of the request for each token, and its texts are made again.
+	// Where the choice ends, so are the last events, which repeat them.
+	if err := d.rc.Room(s.bytes() + replyBytes(chunks, true)); err != nil {
+		return nil, err
+	}
+
 	// Each choice has a state, and so a reply, of its own.
 	request.Engine().N = 1
 	reply := request.NewReply(api.SingleCall)

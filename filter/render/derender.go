@@ -183,19 +183,24 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 	return end(reply, out)
 }
 
+const (
+	perChunk        = 160
+	perEvent        = 512
+	perByteOfObject = 4
+	perByteOfStream = 16
+)
+
 // replyBytes is about how many bytes of memory the reply takes that is made of chunks: the
 // texts, the events or the object that repeat them, and what is copied while they grow. A
-// stream has an event for each token.
+// stream has an event for each token, and its last ones have the text again: those of
+// Responses four times.
 func replyBytes(chunks []engine.Chunk, stream bool) (n int) {
-	const (
-		perByte  = 4
-		perEvent = 512
-	)
-	perToken := 0
+	perToken, perByte := 0, perByteOfObject
 	if stream {
-		perToken = perEvent
+		perToken, perByte = perEvent, perByteOfStream
 	}
 	for i := range chunks {
+		n += perChunk
 		for _, token := range chunks[i].Tokens {
 			n += perToken + perByte*harmony.TokenLength(token)
 		}
