@@ -29,6 +29,8 @@ type merged struct {
 	role  string
 	texts []mergedText
 	calls []mergedCall
+	// callAt has the places of the calls by their index: a chunk can have thousands of calls.
+	callAt map[string]int
 
 	// The rest of the choice: entries and ids with commas between, raw values, which are ""
 	// while the choice goes on.
@@ -104,11 +106,9 @@ func (m *merged) addText(name, text string) {
 func (m *merged) addCall(v gjson.Result) {
 	index := v.Get("index").Raw
 	arguments := inside(v.Get("function.arguments"))
-	for i := range m.calls {
-		if m.calls[i].index == index {
-			m.calls[i].arguments = append(m.calls[i].arguments, arguments...)
-			return
-		}
+	if i, ok := m.callAt[index]; ok {
+		m.calls[i].arguments = append(m.calls[i].arguments, arguments...)
+		return
 	}
 
 	// A call that began in an earlier chunk has neither an id nor a name here.
@@ -116,6 +116,10 @@ func (m *merged) addCall(v gjson.Result) {
 	if id := v.Get("id"); id.Exists() {
 		call.head = `"id":` + id.Raw + `,"type":"function",`
 	}
+	if m.callAt == nil {
+		m.callAt = map[string]int{}
+	}
+	m.callAt[index] = len(m.calls)
 	m.calls = append(m.calls, call)
 }
 
