@@ -184,25 +184,30 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 }
 
 const (
-	perChunk        = 160
-	perEvent        = 512
-	perByteOfObject = 4
-	perByteOfStream = 16
+	perChunk           = 160
+	perEvent           = 512
+	perByteOfObject    = 4
+	perByteOfStream    = 16
+	perMessageOfObject = 1 << 10
+	perMessageOfStream = 4 << 10
 )
 
 // replyBytes is about how many bytes of memory the reply takes that is made of chunks: the
 // texts, the events or the object that repeat them, and what is copied while they grow. A
 // stream has an event for each token, and its last ones have the text again: those of
-// Responses four times.
+// Responses four times. A message can be four tokens, and is an item with several events.
 func replyBytes(chunks []engine.Chunk, stream bool) (n int) {
-	perToken, perByte := 0, perByteOfObject
+	perToken, perByte, perMessage := 0, perByteOfObject, perMessageOfObject
 	if stream {
-		perToken, perByte = perEvent, perByteOfStream
+		perToken, perByte, perMessage = perEvent, perByteOfStream, perMessageOfStream
 	}
 	for i := range chunks {
 		n += perChunk
 		for _, token := range chunks[i].Tokens {
 			n += perToken + perByte*harmony.TokenLength(token)
+			if token == harmony.TokenMessage {
+				n += perMessage
+			}
 		}
 	}
 	return n

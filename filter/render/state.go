@@ -76,6 +76,9 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 func (s *streamState) bytes() (n int) {
 	for _, token := range s.tokens {
 		n += perByteOfStream * harmony.TokenLength(token)
+		if token == harmony.TokenMessage {
+			n += perMessageOfStream
+		}
 	}
 	return n + perChunk*len(s.lengths)
 }
