@@ -199,8 +199,11 @@ func appendParts(dst *strings.Builder, parts gjson.Result) {
 		switch {
 		case p.Type == gjson.String:
 			appendLine(dst, p.Str)
-		case p.Get("text").Type == gjson.String:
-			appendLine(dst, p.Get("text").Str)
+		// A list can have a million numbers, and each look for a member in one takes its time.
+		case p.IsObject():
+			if text := p.Get("text"); text.Type == gjson.String {
+				appendLine(dst, text.Str)
+			}
 		}
 	}
 }
