@@ -175,7 +175,8 @@ func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 	// One more that must be there is a parameter that has no schema.
 	required := 0
 	for name := range jsontext.List(whole.Get("required")) {
-		if required++; required > 1 || name.Str != only {
+		required++
+		if required > 1 || name.Str != only {
 			return
 		}
 	}

@@ -91,7 +91,8 @@ func shellScript(v gjson.Result) (script string, ok bool) {
 	n := 0
 	for w := range texts(v) {
 		first[n] = w
-		if n++; n == len(first) {
+		n++
+		if n == len(first) {
 			return "", false
 		}
 	}
