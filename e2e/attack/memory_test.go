@@ -71,6 +71,9 @@ func memoryArea(mebibytes int64) area {
 		{"60 bodies of 12 MB, in five forms", manyForms},
 		{"100 zipped bodies of 12 MB", zippedBodies},
 		{"objects of many tokens of 128 spaces", wideObjects},
+		{"8 arrays of millions of zeros", longArrays},
+		{"150 conversations of 19,000 small messages", smallMessages},
+		{"150 schemas of many small values", smallValues},
 	}
 
 	all := area{name: fmt.Sprintf("memory %d", mebibytes), config: func(_ *testing.T, c *stackConfig) { c.memory = limit }}
@@ -238,6 +241,39 @@ func zippedBodies(a *attempt) (int, func(int) answerOf) {
 func wideObjects(a *attempt) (int, func(int) answerOf) {
 	text := jsonText("NOTHINK\nSAY " + strings.Repeat("x"+spaceText(127), 20_000))
 	return 20, func(i int) answerOf { return a.post(chatPath, chatBody(text, fmt.Sprintf(`,"n":%d`, 1+i%2*15))) }
+}
+
+// longArrays has arrays whose elements have two bytes, where an array is allowed and where not.
+func longArrays(a *attempt) (int, func(int) answerOf) {
+	zeros := `[` + strings.Repeat("0,", int(a.largest()-1000)/2) + `0]`
+	forms := []struct{ path, body string }{
+		{chatPath, chatBody(simple, `,"bad_words":`+zeros)},
+		{responsesPath, responsesBody(simple, `,"tools":[{"type":"function","name":"f","allowed_callers":`+zeros+`}]`)},
+		{responsesPath, responsesBody(`[{"type":"shell_call","call_id":"a","action":{"commands":["ls"]}},{"type":"shell_call_output","call_id":"a","output":`+zeros+`}]`, "")},
+		{chatPath + "/derender", `{"model":"gpt-oss-20b","generate_response":{"choices":` + zeros + `},"chat_request":` + chatBody(simple, "") + `}`},
+	}
+	return 8, func(i int) answerOf { return a.post(forms[i%len(forms)].path, forms[i%len(forms)].body) }
+}
+
+// smallMessages has conversations whose messages take more memory than they have bytes.
+func smallMessages(a *attempt) (int, func(int) answerOf) {
+	many := func(message string) string { return `[` + strings.Repeat(message+",", 19_000) + message + `]` }
+	forms := []struct{ path, body string }{
+		{chatPath, `{"model":"gpt-oss-20b","messages":` + many(`{"role":"user","content":""}`) + `}`},
+		{responsesPath, responsesBody(many(`{"type":"reasoning"}`), "")},
+		{"/v1/messages", `{"model":"gpt-oss-20b","max_tokens":10,"messages":` + many(`{"role":"user","content":""}`) + `}`},
+	}
+	return 150, func(i int) answerOf { return a.post(forms[i%len(forms)].path, forms[i%len(forms)].body) }
+}
+
+// smallValues has tools and formats whose schemas have as many values as their bytes allow.
+func smallValues(a *attempt) (int, func(int) answerOf) {
+	schema := `{"type":"object","properties":{"a":{"type":"string"}},"examples":[` + strings.Repeat("0,", 125_000) + `0]}`
+	forms := []string{
+		chatBody(simple, `,"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}]`),
+		chatBody(simple, `,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":`+schema+`}}`),
+	}
+	return 150, func(i int) answerOf { return a.post(chatPath, forms[i%len(forms)]) }
 }
 
 // unread asks for something, reads how the answer begins, and then nothing for a while.

@@ -70,7 +70,7 @@ var chatSeeds = append(requests(
 		`]},{"role":"assistant","content":null,"reasoning":"r","tool_calls":[{"id":"a","type":"function",`+
 		`"function":{"name":"f","arguments":"{\"a\":[1,{\"b\":2}]}"}}]},{"role":"tool","tool_call_id":"a",`+
 		`"content":"y"}],"stop":["p","q"],"logit_bias":{"1":2},"n":2,"logprobs":true,"top_logprobs":2,`+
-		`"metadata":{"a":"b"}}`,
+		`"metadata":{"a":"b"},"bad_words":[]}`,
 ), `{"request":{"model":"m","messages":[{"role":"user","content":"x"}],"guided_regex":"(a|b)*[0-9]{1,5}"}`+settings+`}`)
 
 var chatAnswerSeeds = []string{
@@ -109,6 +109,28 @@ var responsesSeeds = requests(
 		`"call_id":"e","output":[{"stdout":"o","stderr":"","outcome":{"type":"exit","exit_code":0}}]},`+
 		`{"type":"mcp_call","id":"mcp_1","server_label":"a","name":"f","arguments":"{}","output":"o"},`+
 		`{"type":"web_search_call","id":"ws_1","status":"completed"}],"truncation":"auto"}`,
+	// What lists an item, a tool and a choice can have, where the filter reads each of its elements.
+	`{"model":"m","input":[{"role":"user","content":"x"},{"type":"mcp_list_tools","id":"mcpl_1",`+
+		`"server_label":"a","tools":[{"name":"f","input_schema":{},"annotations":{}}]},`+
+		`{"type":"mcp_call","id":"mcp_1","server_label":"a","name":"f","arguments":"{}",`+
+		`"error":{"content":[{"text":"e"}]}},{"type":"strange","content":["t",{"text":"u"},0]},`+
+		`{"type":"local_shell_call","call_id":"l","action":{"command":["ls","-l"],"env":{"A":"b"}}},`+
+		`{"type":"local_shell_call_output","call_id":"l","output":"o"},`+
+		`{"type":"computer_call","call_id":"s","actions":[{"type":"wait"}]},{"type":"computer_call_output",`+
+		`"call_id":"s","output":{"type":"computer_screenshot","image_url":"i"}},`+
+		`{"type":"apply_patch_call","call_id":"p","operation":{"type":"update_file","path":"a",`+
+		`"diff":"@@\n-x\n+y\n"}},{"type":"apply_patch_call_output","call_id":"p","status":"completed",`+
+		`"output":"o"}],`+
+		`"tools":[{"type":"function","name":"f","allowed_callers":["direct"]},{"type":"namespace","name":"n",`+
+		`"tools":[{"type":"function","name":"g"}]}],"tool_choice":{"type":"allowed_tools","mode":"auto",`+
+		`"tools":[{"type":"function","name":"f"}]}}`,
+	`{"model":"m","input":[{"role":"user","content":"x"},{"type":"tool_search_call","call_id":"t",`+
+		`"execution":"client","arguments":{"query":"q"}},`+
+		`{"type":"tool_search_output","call_id":"t","execution":"client","tools":[{"type":"function",`+
+		`"name":"d","parameters":{"type":"object"}}]}],`+
+		`"tools":[{"type":"tool_search","execution":"client"},{"type":"function","name":"d",`+
+		`"description":"text","defer_loading":true},{"type":"namespace","name":"n","description":"text",`+
+		`"tools":[{"type":"function","name":"e","defer_loading":true}]}]}`,
 )
 
 var responsesAnswerSeeds = []string{

@@ -36,11 +36,16 @@ func Targets() (all []Target, closeAll func()) {
 		{Name: "chat-answer", Seeds: chatAnswerSeeds, Begin: post(chat.Path).reply},
 		{Name: "chat-render", Seeds: chatSeeds, Begin: post(chat.RenderPath).handle},
 		{Name: "chat-derender", Seeds: chatAnswerSeeds, Begin: derender(chat.Path, "chat_request").handle},
+		{Name: "chat-chunk", Seeds: chatAnswerSeeds, Begin: derenderChunk(chat.Path, "chat_request").handle},
 		{Name: "responses", Seeds: responsesSeeds, Begin: post(responses.Path).handle},
 		{Name: "responses-answer", Seeds: responsesAnswerSeeds, Begin: post(responses.Path).reply},
 		{
 			Name: "responses-derender", Seeds: responsesAnswerSeeds,
 			Begin: derender(responses.Path, "responses_request").handle,
+		},
+		{
+			Name: "responses-chunk", Seeds: responsesAnswerSeeds,
+			Begin: derenderChunk(responses.Path, "responses_request").handle,
 		},
 
 		{Name: "custom-tools", Seeds: customToolSeeds, Begin: post(responses.Path).handle},
@@ -57,6 +62,10 @@ func Targets() (all []Target, closeAll func()) {
 			Name: "messages-derender", Seeds: messagesAnswerSeeds,
 			Begin: derender(messages.Path, "messages_request").handle,
 		},
+		{
+			Name: "messages-chunk", Seeds: messagesAnswerSeeds,
+			Begin: derenderChunk(messages.Path, "messages_request").handle,
+		},
 		{Name: "count-tokens", Seeds: messagesSeeds, Begin: post(messages.CountPath).handle},
 
 		{Name: "tokenize", Seeds: tokenizeSeeds, Begin: post(render.TokenizePath).handle},
@@ -71,6 +80,9 @@ type endpoint struct {
 	path string
 	// wraps is the member of the body that has the request; "": the body is the request.
 	wraps string
+	// chunked says that the body has the answer as what is known of a stream, and its end as the
+	// next chunk.
+	chunked bool
 	// mcp is the server whose tools requests can name; nil: there is none.
 	mcp *toolServer
 }
@@ -80,6 +92,11 @@ func post(path string) *endpoint { return &endpoint{path: path} }
 // derender is an endpoint whose requests have the answer of the model in them.
 func derender(path, member string) *endpoint {
 	return &endpoint{path: path + "/derender", wraps: member}
+}
+
+// derenderChunk is the same for the last chunk of a stream, whose tokens before are in it.
+func derenderChunk(path, member string) *endpoint {
+	return &endpoint{path: path + "/derender", wraps: member, chunked: true}
 }
 
 // handle measures the handling of a request.
@@ -173,9 +190,32 @@ func (e *endpoint) body(s *scenario, answer []harmony.Token) []byte {
 	}
 
 	// The model's answer comes with the request: a derender makes the reply of both.
-	body := append([]byte(`{"model":"m","generate_response":`), generated(0, answer, true)...)
+	body := []byte(`{"model":"m","generate_response":`)
+	if e.chunked && len(answer) > 0 {
+		last := len(answer) - 1
+		body = streamState(answer[:last])
+		answer = answer[last:]
+	}
+	body = append(body, generated(0, answer, true)...)
 	body = append(append(body, `,"`+e.wraps+`":`...), s.Request...)
 	return append(body, '}')
+}
+
+// streamState is the beginning of the body of a chunk, with the tokens that came before it, each
+// in a chunk of its own.
+func streamState(before []harmony.Token) []byte {
+	lengths := make([]int, len(before))
+	for i := range lengths {
+		lengths[i] = 1
+	}
+	// There is no error: these are numbers.
+	tokens, _ := json.Marshal(before)
+	ones, _ := json.Marshal(lengths)
+
+	body := append([]byte(`{"model":"m","stream":true,"stream_state":{"request_id":"1","created":1,"output_token_ids":`),
+		tokens...)
+	body = append(append(body, `,"output_chunk_lens":`...), ones...)
+	return append(body, `},"generate_chunk":`...)
 }
 
 func (x *exchange) handle() api.Outcome {

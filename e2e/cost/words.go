@@ -33,8 +33,10 @@ var larkWords = []string{
 
 // answerWords are the pieces of the texts of models: of words, and of JSON that is nearly
 // right.
-var answerWords = []string{"a", "ab ", " ", "\n", "1", "[", "]", "[],", "{", "}", "\"", "'", ",", ":", "\\",
-	"\\u0061", "\"a\":", "1,", "```", "<think>", "é", "🙂"}
+var answerWords = []string{
+	"a", "ab ", " ", "\n", "1", "[", "]", "[],", "{", "}", "\"", "'", ",", ":", "\\",
+	"\\u0061", "\"a\":", "1,", "```", "<think>", "é", "🙂",
+}
 
 // keywords are members of schemas.
 var keywords = []string{

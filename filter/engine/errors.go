@@ -91,14 +91,12 @@ func readFailure(body []byte) failure {
 
 	// FastAPI: {"detail":[{"loc":["body","temperature"],"msg":"…"}]}
 	if first := root.Get("detail.0"); first.IsObject() {
-		loc := first.Get("loc").Array()
 		// SGLang has the parameters in an object of the body.
-		if len(loc) > 2 && loc[1].Str == "sampling_params" {
-			loc = loc[1:]
+		param := first.Get("loc.1")
+		if inner := first.Get("loc.2"); inner.Exists() && param.Str == "sampling_params" {
+			param = inner
 		}
-		if len(loc) > 1 {
-			f.param = loc[1].String()
-		}
+		f.param = param.String()
 		f.message = first.Get("msg").String()
 		f.reason = f.message
 	}

@@ -1,22 +1,30 @@
 package jsontext
 
 import (
-	"strings"
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Joined is a text of several parts. A lone part is not copied. The zero value
 // is empty.
 type Joined struct {
-	// None is empty.
-	parts []string
+	// first is the first part that is not empty. text has it and those after it; nil: there is
+	// no second one. A list of the parts would take more memory than short ones have bytes.
+	first string
+	text  []byte
 }
 
 // Add appends a part.
 func (j *Joined) Add(part string) {
-	if part != "" {
-		j.parts = append(j.parts, part)
+	switch {
+	case part == "":
+	case j.first == "":
+		j.first = part
+	case j.text == nil:
+		j.text = append(append(make([]byte, 0, len(j.first)+2*len(part)), j.first...), part...)
+	default:
+		j.text = append(j.text, part...)
 	}
 }
 
@@ -25,8 +33,8 @@ func (j *Joined) Add(part string) {
 // separate texts as parts, such as a reminder and the user's words.
 func (j *Joined) AddPart(part string) {
 	// Two texts without anything between them would be one word to the model.
-	if len(j.parts) > 0 && part != "" {
-		last, _ := utf8.DecodeLastRuneInString(j.parts[len(j.parts)-1])
+	if j.first != "" && part != "" {
+		last, _ := utf8.DecodeLastRuneInString(j.String())
 		next, _ := utf8.DecodeRuneInString(part)
 		if !unicode.IsSpace(last) && !unicode.IsSpace(next) {
 			j.Add("\n")
@@ -37,12 +45,16 @@ func (j *Joined) AddPart(part string) {
 
 // NewLine begins another line, unless the text is empty.
 func (j *Joined) NewLine() {
-	if len(j.parts) > 0 {
+	if j.first != "" {
 		j.Add("\n")
 	}
 }
 
-// String is the text.
+// String is the text. It stays as it is where more is added.
 func (j *Joined) String() string {
-	return strings.Join(j.parts, "")
+	if j.text == nil {
+		return j.first
+	}
+	// Not a copy: what is there is never written again.
+	return unsafe.String(unsafe.SliceData(j.text), len(j.text))
 }

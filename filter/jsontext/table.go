@@ -112,7 +112,7 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 func asksNothing(v gjson.Result, unless []string) bool {
 	if unless == nil {
 		return v.Type == gjson.False || v.Type == gjson.Number && v.Num == 0 || v.Raw == `""` ||
-			v.IsArray() && len(v.Array()) == 0
+			v.IsArray() && Empty(v)
 	}
 
 	// Numbers are compared as such: 1 and 1.0 are the same.

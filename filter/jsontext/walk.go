@@ -2,6 +2,7 @@ package jsontext
 
 import (
 	"encoding/binary"
+	"iter"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -47,6 +48,31 @@ func each(v gjson.Result, read func(key string, v gjson.Result) bool) {
 		}
 		i = end
 	}
+}
+
+// List returns the elements of an array; of another value there are none. The list that gjson
+// makes of an array has 80 bytes for an element of two, and more while it grows.
+func List(v gjson.Result) iter.Seq[gjson.Result] {
+	return func(yield func(gjson.Result) bool) {
+		if v.IsArray() {
+			each(v, func(_ string, element gjson.Result) bool { return yield(element) })
+		}
+	}
+}
+
+// Empty reports whether an object or an array has nothing in it. Of another value it is false.
+func Empty(v gjson.Result) bool {
+	if !v.IsObject() && !v.IsArray() {
+		return false
+	}
+
+	empty := true
+	each(v, func(string, gjson.Result) bool {
+		empty = false
+		return false
+	})
+
+	return empty
 }
 
 // newResult returns a value as gjson does, except for its index.

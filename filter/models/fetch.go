@@ -136,7 +136,7 @@ func (l modelLengths) common(wanted func(id string) bool) (length int, found boo
 // max_model_len to OpenAI's fields.
 func (e *engineList) keepLengths(data gjson.Result) {
 	var lengths modelLengths
-	for _, m := range data.Array() {
+	for m := range jsontext.List(data) {
 		id := m.Get("id")
 		if id.Type != gjson.String {
 			continue

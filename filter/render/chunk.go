@@ -40,6 +40,12 @@ func (d *derendering) chunk(ctx context.Context) ([]byte, *apierror.Error) {
 		return nil, err
 	}
 
+	// The reply so far is a few bytes of the request for each token, and its texts are made again.
+	// Where the choice ends, so are the last events, which repeat them.
+	if err := d.rc.Room(s.bytes() + replyBytes(chunks, true)); err != nil {
+		return nil, err
+	}
+
 	// Each choice has a state, and so a reply, of its own.
 	request.Engine().N = 1
 	reply := request.NewReply(api.SingleCall)
@@ -69,17 +75,18 @@ const maxID = 256
 
 // choiceIndex returns the index of the choice that the chunk is of; 0 if it is of none.
 func (d *derendering) choiceIndex() (int, *apierror.Error) {
-	choices := d.generated.Get("choices").Array()
-	if len(choices) == 0 {
+	choices := d.generated.Get("choices")
+	n := count(choices)
+	if n == 0 {
 		return 0, nil
 	}
 	path := d.generated.Path + ".choices"
-	if len(choices) > 1 {
+	if n > 1 {
 		return 0, apierror.Invalid(path,
 			"A chunk must have at most one choice: each choice has a stream_state of its own. Send %d "+
-				"requests.", len(choices))
+				"requests.", n)
 	}
-	index := choices[0].Get("index").Int()
+	index := choices.Get("0.index").Int()
 	if index < 0 || index >= int64(d.rc.Limits.Choices) {
 		return 0, apierror.Invalid(path,
 			"The index of a choice must be at least 0 and less than %d.", d.rc.Limits.Choices)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -181,21 +183,31 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 	return end(reply, out)
 }
 
+const (
+	perChunk           = 160
+	perEvent           = 512
+	perByteOfObject    = 4
+	perByteOfStream    = 16
+	perMessageOfObject = 1 << 10
+	perMessageOfStream = 4 << 10
+)
+
 // replyBytes is about how many bytes of memory the reply takes that is made of chunks: the
 // texts, the events or the object that repeat them, and what is copied while they grow. A
-// stream has an event for each token.
+// stream has an event for each token, and its last ones have the text again: those of
+// Responses four times. A message can be four tokens, and is an item with several events.
 func replyBytes(chunks []engine.Chunk, stream bool) (n int) {
-	const (
-		perByte  = 4
-		perEvent = 512
-	)
-	perToken := 0
+	perToken, perByte, perMessage := 0, perByteOfObject, perMessageOfObject
 	if stream {
-		perToken = perEvent
+		perToken, perByte, perMessage = perEvent, perByteOfStream, perMessageOfStream
 	}
 	for i := range chunks {
+		n += perChunk
 		for _, token := range chunks[i].Tokens {
 			n += perToken + perByte*harmony.TokenLength(token)
+			if token == harmony.TokenMessage {
+				n += perMessage
+			}
 		}
 	}
 	return n
@@ -295,17 +307,19 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 	}
 
 	// The object has exactly n choices; a chunk has the one that its state belongs to.
-	if n := len(choices.Array()); !d.chunked && n != max(req.N, 1) {
+	if n := count(choices); !d.chunked && n != max(req.N, 1) {
 		return nil, apierror.Invalid(path+".choices",
 			"There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))
 	}
 	// The last chunk of a stream may have none.
 	if !d.chunked {
-		for i, choice := range choices.Array() {
-			if ids := choice.Get("token_ids"); ids.IsArray() && !ids.Get("0").Exists() {
+		i := 0
+		for choice := range jsontext.List(choices) {
+			if ids := choice.Get("token_ids"); ids.IsArray() && jsontext.Empty(ids) {
 				return nil, apierror.Invalid(path+".choices["+strconv.Itoa(i)+"].token_ids",
 					"A choice has no tokens: an output ends with one at least.")
 			}
+			i++
 		}
 	}
 
@@ -331,6 +345,14 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 		}
 	}
 	return chunks, nil
+}
+
+// count returns how many elements an array has. A client can send millions.
+func count(array gjson.Result) (n int) {
+	for range jsontext.List(array) {
+		n++
+	}
+	return n
 }
 
 // readTokens appends token ids to dst, which is to have at most most of them.

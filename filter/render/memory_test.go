@@ -74,3 +74,39 @@ func TestTextThatIsTooLong(t *testing.T) {
 		t.Errorf("%v; %d bytes are allocated", o.Err, allocated)
 	}
 }
+
+// TestRepliesAreReservedFirst shows that the reply so far, of which a chunk has the tokens, is
+// made again only if there is room for it, and takes no more than was reserved.
+func TestRepliesAreReservedFirst(t *testing.T) { // not parallel: allocations are counted
+	const n = 20_000
+	state := fmt.Sprintf(`"stream_state":{"request_id":"a","created":1,"output_token_ids":[200005,17196,200008,%s],"output_chunk_lens":[3,%s]}`,
+		strings.TrimSuffix(strings.Repeat(fmt.Sprint(spaces128, ","), n), ","), strings.TrimSuffix(strings.Repeat("1,", n), ","))
+	for path, request := range map[string]string{
+		"/v1/chat/completions/derender": `"chat_request":{"model":"m","messages":[{"role":"user","content":"x"}]}`,
+		"/v1/responses/derender":        `"responses_request":{"model":"m","input":"x"}`,
+		"/v1/messages/derender":         `"messages_request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}]}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			body := `{"model":"m","stream":true,` + state + `,"generate_chunk":{"choices":[{"index":0,"token_ids":[200002],"finish_reason":"stop"}]},` + request + `}`
+			reserved := 4 * len(body) // of the body
+			o, allocated := handled(t, path, body, func(n int) *apierror.Error {
+				reserved += n
+				return nil
+			})
+			if o.Err != nil || len(o.Answer) == 0 || allocated > 3*reserved { // what is copied while it grows counts each time
+				t.Errorf("%v: %d bytes are allocated, %d reserved", o.Err, allocated, reserved)
+			}
+
+			full := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "full")
+			o, allocated = handled(t, path, body, func(n int) *apierror.Error {
+				if n > len(body) {
+					return full
+				}
+				return nil
+			})
+			if o.Err != full || allocated > 8<<20 {
+				t.Errorf("%v: %d bytes are allocated without room", o.Err, allocated)
+			}
+		})
+	}
+}

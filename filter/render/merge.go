@@ -89,8 +89,10 @@ type value struct {
 	kind valueKind
 	// raw is the JSON of a single value, and the elements of a list with commas between.
 	raw []byte
-	// elements are indexed.
+	// elements are indexed, and places has where they are by their index: a chunk can have
+	// thousands of calls.
 	elements []value
+	places   map[string]int
 	members  []member
 }
 
@@ -152,14 +154,16 @@ func (v *value) addElement(element gjson.Result, pieces bool) {
 	}
 
 	v.kind = indexed
-	for i := range v.elements {
-		if string(v.elements[i].member("index").raw) == index.Raw {
-			v.elements[i].add(element, pieces)
-			return
-		}
+	if v.places == nil {
+		v.places = map[string]int{}
 	}
-	v.elements = append(v.elements, value{})
-	v.elements[len(v.elements)-1].add(element, pieces)
+	i, ok := v.places[index.Raw]
+	if !ok {
+		i = len(v.elements)
+		v.places[index.Raw] = i
+		v.elements = append(v.elements, value{})
+	}
+	v.elements[i].add(element, pieces)
 }
 
 // orNull makes a value null that is none yet.

@@ -72,6 +72,17 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 	return nil
 }
 
+// bytes is about how many bytes of memory it takes to make the reply so far again.
+func (s *streamState) bytes() (n int) {
+	for _, token := range s.tokens {
+		n += perByteOfStream * harmony.TokenLength(token)
+		if token == harmony.TokenMessage {
+			n += perMessageOfStream
+		}
+	}
+	return n + perChunk*len(s.lengths)
+}
+
 // chunks returns the chunks so far. The last one has the finish reason.
 func (s *streamState) chunks() []engine.Chunk {
 	chunks := make([]engine.Chunk, len(s.lengths), len(s.lengths)+1)

@@ -14,6 +14,9 @@ const (
 	outputFactor = 4
 	// outputStep is how much is taken at one time, so that no token takes a lock.
 	outputStep = 256 << 10
+	// messageBytes is about what a reply keeps of a message beside its text: an item with its
+	// ids, which is written several times at the end. A message can be four tokens.
+	messageBytes = 1 << 10
 	// logprobBytes is about what the JSON of one log probability takes.
 	logprobBytes = 64
 )
@@ -38,6 +41,9 @@ func (o *outputRoom) grow(c *engine.Chunk) *apierror.Error {
 	}
 	for _, token := range c.Tokens {
 		o.left -= outputFactor * harmony.TokenLength(token)
+		if token == harmony.TokenMessage {
+			o.left -= messageBytes
+		}
 	}
 	for i := range c.Logprobs {
 		o.left -= outputFactor * logprobBytes * (1 + len(c.Logprobs[i].Top))

@@ -43,6 +43,27 @@ func TestOutputRoom(t *testing.T) {
 	}
 }
 
+// TestMessagesTakeRoom shows that a message of a few tokens takes room for what is kept of it
+// beside its text.
+func TestMessagesTakeRoom(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	o := outputRoom{keeps: true, take: func(n int) *apierror.Error {
+		taken += n
+		return nil
+	}}
+	const messages = 10_000
+	for range messages {
+		message := []harmony.Token{harmony.TokenStart, harmony.TokenMessage, 64, harmony.TokenEnd}
+		if err := o.grow(&engine.Chunk{Tokens: message}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if taken < messages*messageBytes {
+		t.Errorf("%d bytes for %d messages", taken, messages)
+	}
+}
+
 // TestHeldOutputTakesRoom shows that output which waits for its check takes room as it comes,
 // also in a stream, which keeps nothing else.
 func TestHeldOutputTakesRoom(t *testing.T) {

@@ -12,6 +12,9 @@ const (
 	// maxValues bounds the values of an answer. A value of two bytes takes some hundred when
 	// it is decoded.
 	maxValues = 500_000
+	// valueBytes is what a value counts among the bytes in flight, beside its text: half of what
+	// most values take, which are not decoded at one time.
+	valueBytes = 64
 	// maxTools bounds the tools of a page: the SDK allocates 33 KB for each before anybody
 	// can look at their number. It is far above tools.max_listed.
 	maxTools = 4096
@@ -31,6 +34,11 @@ func bounded(answer *jsonrpc.Response) *jsonrpc.Response {
 		return answer
 	}
 
+	return unread(answer, what)
+}
+
+// unread returns the error in place of an answer that has too much of something.
+func unread(answer *jsonrpc.Response, what string) *jsonrpc.Response {
 	return &jsonrpc.Response{
 		ID:    answer.ID,
 		Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer has " + what + ", and is not read"},

@@ -34,3 +34,31 @@ func TestBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestValuesTakeRoom has answers of many values: what is decoded of them counts among the bytes
+// in flight, as long as the answer does.
+func TestValuesTakeRoom(t *testing.T) {
+	t.Parallel()
+	answer := func(values int) *jsonrpc.Response {
+		return &jsonrpc.Response{Result: json.RawMessage(`{"structuredContent":[` + strings.Repeat("0,", values) + `0]}`)}
+	}
+	total := &inflight{limit: 1 << 20}
+	begun := func() *request { return &request{share: share{total: total}} }
+
+	first := begun()
+	if m := answer(10_000); first.roomFor(m) != m || total.bytes.Load() < 10_000*valueBytes {
+		t.Errorf("%d bytes are in flight", total.bytes.Load())
+	}
+	second := begun()
+	if m := second.roomFor(answer(10_000)); m.Error == nil || !second.snapshot().busy {
+		t.Errorf("there is room for %v", m)
+	}
+	first.share.end()
+	if m := answer(10_000); second.roomFor(m) != m {
+		t.Error("the first answer is read, and there is no room for the second")
+	}
+	second.share.end()
+	if n := total.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are in flight", n)
+	}
+}

@@ -227,14 +227,15 @@ func (w *wire) receive(answer *jsonrpc.Response) *jsonrpc.Response {
 	hello := answer.ID == w.initializeID && answer.ID.IsValid()
 	w.mu.Unlock()
 
-	calling := false
-	request.update(func(f *requestState) { f.answer, calling = answer, f.toolCall })
-
 	if request != nil {
 		w.stream.move(&request.share)
+		answer = request.roomFor(answer)
 	} else {
 		w.stream.move(nil)
 	}
+
+	calling := false
+	request.update(func(f *requestState) { f.answer, calling = answer, f.toolCall })
 
 	// Later requests name the version that both have agreed on.
 	if hello && answer.Error == nil {
@@ -250,6 +251,17 @@ func (w *wire) receive(answer *jsonrpc.Response) *jsonrpc.Response {
 		return &jsonrpc.Response{ID: answer.ID, Result: json.RawMessage(`{"content":[]}`)}
 	}
 	return answer
+}
+
+// roomFor takes room for what is decoded of an answer, and returns the answer, or an error in
+// its place if there is none.
+func (c *request) roomFor(answer *jsonrpc.Response) *jsonrpc.Response {
+	if answer.Error != nil || !errors.Is(c.share.take(valueBytes*valuesOf(answer.Result)), errBusy) {
+		return answer
+	}
+	c.update(func(f *requestState) { f.busy = true })
+
+	return unread(answer, "more values than there is room for")
 }
 
 // rejectRequests rejects the requests of servers (sampling, elicitation, roots).

@@ -44,6 +44,9 @@ func (rc *RequestContext) jsonFormat(
 			"The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
 
+	if err := rc.roomForSchema(format.Schema); err != nil {
+		return nil, err
+	}
 	if err := constraint.CheckSchema(rc.Work, format.Schema, strict); err != nil {
 		if refusal := rc.workRefused(path + constraint.SchemaPath(err)); refusal != nil {
 			return nil, refusal

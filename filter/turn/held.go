@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -211,7 +212,7 @@ func (s *toolset) parallelCalls(text []byte) []parallelCall {
 	}
 
 	var calls []parallelCall
-	for _, use := range uses.Array() {
+	for use := range jsontext.List(uses) {
 		// One that is no call makes the whole one call of a tool that nobody knows: to make the others
 		// would change what the model wanted.
 		called, found := s.resolve(onlyMember(use, "recipient_name").Str)

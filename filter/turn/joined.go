@@ -232,6 +232,9 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 		return nil, err
 	}
 	set.asIs, set.enforced = in.AsIs, in.Strict
+	if err := rc.roomForSchemas(in.Tools); err != nil {
+		return nil, err
+	}
 
 	joined := joinedIn(before.joined, items)
 	if len(joined)+len(in.Deferred) == 0 {
@@ -250,6 +253,9 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 	}
 	for _, j := range joined {
 		if err := set.join(j.Namespaces, rc.Limits); err != nil {
+			return nil, err
+		}
+		if err := rc.roomForSchemas(j.Namespaces); err != nil {
 			return nil, err
 		}
 		maps.Copy(set.strict, j.Strict)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -246,7 +247,7 @@ func objectSchema(schema json.RawMessage) json.RawMessage {
 	switch kind := root.Get("type"); {
 	case kind.Str == "object":
 		return schema
-	case kind.Exists() || !root.IsObject() || len(root.Map()) == 0:
+	case kind.Exists() || !root.IsObject() || jsontext.Empty(root):
 		return nil
 	}
 

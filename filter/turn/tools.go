@@ -173,8 +173,12 @@ func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 	})
 
 	// One more that must be there is a parameter that has no schema.
-	if required := whole.Get("required").Array(); len(required) > 1 || len(required) == 1 && required[0].Str != only {
-		return
+	required := 0
+	for name := range jsontext.List(whole.Get("required")) {
+		required++
+		if required > 1 || name.Str != only {
+			return
+		}
 	}
 
 	// An object of a text and something else could not be the text.

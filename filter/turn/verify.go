@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // verifier verifies that output follows its spec: for engines that accept a
@@ -104,6 +105,35 @@ const (
 	// valueBytes is the same for each other value: a validator keeps the whole schema.
 	valueBytes = 64
 )
+
+const (
+	// largeSchema is the length from which on what is made of a schema takes room. A shorter one
+	// is read before the scheduler lets another request have its turn.
+	largeSchema = 32 << 10
+	// schemaValueBytes is about what a value of a schema takes while the schema is read and
+	// written for the model: two bytes of text can be one.
+	schemaValueBytes = 128
+)
+
+// roomForSchemas takes room for what is made of schemas, before any of it is.
+func (rc *RequestContext) roomForSchemas(namespaces []harmony.Namespace) *apierror.Error {
+	for i := range namespaces {
+		for _, t := range namespaces[i].Tools {
+			if err := rc.roomForSchema(t.Parameters); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+func (rc *RequestContext) roomForSchema(schema json.RawMessage) *apierror.Error {
+	if len(schema) < largeSchema {
+		return nil
+	}
+	return rc.Room(schemaValueBytes * constraint.Values(schema))
+}
 
 // reserveValidator takes room for the validator of a schema, which is kept until the
 // reply has ended.

@@ -1,6 +1,8 @@
 package item
 
 import (
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,7 +63,7 @@ func (o *Output) appendAction(dst []byte, status string) []byte {
 
 // Commands are the commands of a shell call, in their order.
 func (o *Output) Commands() []string {
-	return texts(gjson.GetBytes(o.Action, "commands"))
+	return slices.Collect(texts(gjson.GetBytes(o.Action, "commands")))
 }
 
 // arguments are the arguments of a call that the model has written; none if there is no
@@ -98,21 +100,24 @@ func plain(v gjson.Result) string {
 }
 
 // texts are the elements of an array as texts.
-func texts(v gjson.Result) []string {
-	elements := v.Array()
-	list := make([]string, len(elements))
-	for i, e := range elements {
-		list[i] = plain(e)
+func texts(v gjson.Result) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for e := range jsontext.List(v) {
+			if !yield(plain(e)) {
+				return
+			}
+		}
 	}
-	return list
 }
 
-func appendTexts(dst []byte, list []string) []byte {
+func appendTexts(dst []byte, list iter.Seq[string]) []byte {
 	dst = append(dst, '[')
-	for i, s := range list {
-		if i > 0 {
+	first := true
+	for s := range list {
+		if !first {
 			dst = append(dst, ',')
 		}
+		first = false
 		dst = jsontext.AppendString(dst, s)
 	}
 	return append(dst, ']')

@@ -46,8 +46,11 @@ func (it *Item) ReadOutput() (string, *apierror.Error) {
 // Of several, each begins with its number.
 func shellOutput(v jsontext.Field) (string, *apierror.Error) {
 	var text strings.Builder
-	several := len(v.Array()) > 1
+	several := v.Get("1").Exists()
 	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= maxParts {
+			return apierror.Invalid(v.Path, "The output of a shell call has more than %d elements.", maxParts)
+		}
 		if !v.IsObject() {
 			return apierror.Invalid(v.Path,
 				"The output of a shell call must be a list of objects with stdout, stderr and outcome.")
@@ -192,12 +195,15 @@ func (it *Item) AnyText() string {
 
 // appendParts appends the texts among the parts of a content.
 func appendParts(dst *strings.Builder, parts gjson.Result) {
-	for _, p := range parts.Array() {
+	for p := range jsontext.List(parts) {
 		switch {
 		case p.Type == gjson.String:
 			appendLine(dst, p.Str)
-		case p.Get("text").Type == gjson.String:
-			appendLine(dst, p.Get("text").Str)
+		// A list can have a million numbers, and each look for a member in one takes its time.
+		case p.IsObject():
+			if text := p.Get("text"); text.Type == gjson.String {
+				appendLine(dst, text.Str)
+			}
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package item
 
 import (
-	"strings"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -95,15 +93,20 @@ func ErrorText(v gjson.Result) string {
 		return shown(v)
 	}
 
-	texts := []string{}
-	for _, part := range v.Get("content.#.text").Array() {
-		texts = append(texts, part.Str)
+	var texts jsontext.Joined
+	found := false
+	for part := range jsontext.List(v.Get("content")) {
+		if text := part.Get("text"); text.Exists() {
+			texts.NewLine()
+			texts.Add(text.Str)
+			found = true
+		}
 	}
 
 	switch message := v.Get("message").Str; {
 	// What the tool has returned says more than a message about it.
-	case len(texts) > 0:
-		return strings.Join(texts, "\n")
+	case found:
+		return texts.String()
 	case message != "":
 		return message
 	}

@@ -160,10 +160,12 @@ func (o *Output) appendQueries(dst []byte) []byte {
 		return jsontext.AppendString(dst, o.Arguments.Get("query").String())
 	}
 
-	for i, q := range queries.Array() {
-		if i > 0 {
+	first := true
+	for q := range jsontext.List(queries) {
+		if !first {
 			dst = append(dst, ',')
 		}
+		first = false
 		dst = jsontext.AppendString(dst, q.String())
 	}
 

@@ -1,6 +1,7 @@
 package item
 
 import (
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func appendShellAction(dst []byte, text string) []byte {
 
 // shellCommands are the commands of a call: the list of them, one command, or the
 // words of one command. Other arguments are a command themselves.
-func shellCommands(v gjson.Result, text string) []string {
+func shellCommands(v gjson.Result, text string) iter.Seq[string] {
 	commands := member(v, "commands")
 	command := member(v, "command", "cmd")
 	switch {
@@ -36,26 +37,30 @@ func shellCommands(v gjson.Result, text string) []string {
 
 	switch {
 	case commands.IsArray():
-		elements := commands.Array()
-		list := make([]string, len(elements))
-		for i, c := range elements {
-			list[i] = oneCommand(c)
+		return func(yield func(string) bool) {
+			for c := range jsontext.List(commands) {
+				if !yield(oneCommand(c)) {
+					return
+				}
+			}
 		}
-		return list
 	case commands.Exists():
-		return []string{oneCommand(commands)}
+		return words(oneCommand(commands))
 	case command.Exists():
-		return []string{oneCommand(command)}
+		return words(oneCommand(command))
 	// A call without arguments has no command, but the list must be there.
 	case v.Raw == "" || isEmpty(v):
-		return []string{}
+		return words()
 	}
 
-	return []string{text}
+	return words(text)
 }
 
+// words are texts one after the other, as those of an array are, of which no list is made.
+func words(list ...string) iter.Seq[string] { return slices.Values(list) }
+
 // isEmpty reports whether v is an object without members.
-func isEmpty(v gjson.Result) bool { return v.IsObject() && len(v.Map()) == 0 }
+func isEmpty(v gjson.Result) bool { return v.IsObject() && jsontext.Empty(v) }
 
 // oneCommand is a command for a shell. A list is a command's words: those that call a
 // shell with a script are the script.
@@ -64,17 +69,35 @@ func oneCommand(v gjson.Result) string {
 		return plain(v)
 	}
 
-	words := texts(v)
 	// The script alone: the client's shell needs no second shell around it.
-	if len(words) == 3 && isShell(words[0]) && (words[1] == "-c" || words[1] == "-lc") {
-		return words[2]
+	if script, ok := shellScript(v); ok {
+		return script
 	}
 
-	for i, w := range words {
-		words[i] = quoted(w)
+	var command strings.Builder
+	between := ""
+	for w := range texts(v) {
+		command.WriteString(between)
+		command.WriteString(quoted(w))
+		between = " "
 	}
 
-	return strings.Join(words, " ")
+	return command.String()
+}
+
+// shellScript returns the script of a list of words that calls a shell with one.
+func shellScript(v gjson.Result) (script string, ok bool) {
+	var first [4]string
+	n := 0
+	for w := range texts(v) {
+		first[n] = w
+		n++
+		if n == len(first) {
+			return "", false
+		}
+	}
+
+	return first[2], n == 3 && isShell(first[0]) && (first[1] == "-c" || first[1] == "-lc")
 }
 
 // isShell reports whether a program runs scripts.
@@ -114,7 +137,7 @@ func appendLocalLimits(dst []byte, v gjson.Result) []byte {
 }
 
 // localCommand is the words of the command. A script runs in a shell.
-func localCommand(v gjson.Result, text string) []string {
+func localCommand(v gjson.Result, text string) iter.Seq[string] {
 	command := member(v, "command", "cmd")
 	if v.IsArray() {
 		command = v
@@ -129,7 +152,12 @@ func localCommand(v gjson.Result, text string) []string {
 	case command.Exists():
 		script = plain(command)
 	case commands.Exists():
-		script = strings.Join(shellCommands(v, text), "\n")
+		var lines jsontext.Joined
+		for command := range shellCommands(v, text) {
+			lines.NewLine()
+			lines.Add(command)
+		}
+		script = lines.String()
 	case v.Type == gjson.String:
 		script = v.Str
 	case !isEmpty(v):
@@ -137,11 +165,11 @@ func localCommand(v gjson.Result, text string) []string {
 	}
 
 	if script == "" {
-		return []string{}
+		return words()
 	}
 
 	// The client executes words without a shell, and a script needs one.
-	return []string{"bash", "-lc", script}
+	return words("bash", "-lc", script)
 }
 
 // appendEnv appends the members of the environment.

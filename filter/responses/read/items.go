@@ -135,7 +135,7 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 const (
 	// stepBytes is how many bytes of a stored item are read in one step of the request's
 	// work: they are parsed several times, and their texts copied.
-	stepBytes = 16
+	stepBytes = 8
 	// referredStepBytes is the same for an item that the input refers to, which can be the
 	// one that takes longest, many times.
 	referredStepBytes = 2

@@ -63,7 +63,14 @@ func (r *Reader) readBuiltinFields(name tools.Builtin, h *Server, at jsontext.Fi
 
 // has reports whether a tool's schema has a property.
 func has(t *tools.Tool, property string) bool {
-	return gjson.GetBytes(t.InputSchema, "properties").Map()[property].Exists()
+	found := false
+	// Not by the path of the property: its name may have the path's special characters.
+	gjson.GetBytes(t.InputSchema, "properties").ForEach(func(key, _ gjson.Result) bool {
+		found = key.Str == property && key.Type == gjson.String
+		return !found
+	})
+
+	return found
 }
 
 // settleFields says what becomes of the fields of a built-in tool, once its server's

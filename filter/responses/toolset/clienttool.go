@@ -89,7 +89,7 @@ func calledDirectly(v jsontext.Field) bool {
 	if !callers.IsArray() {
 		return true
 	}
-	for _, c := range callers.Array() {
+	for c := range jsontext.List(callers) {
 		if c.Str == "direct" {
 			return true
 		}

@@ -27,6 +27,7 @@ type output struct {
 	count    int            // how many of them clients see
 	answered int            // where in made the last answer is; -1 if there is none
 	pages    item.Pages     // that the browser has shown
+	cited    int            // bytes of the addresses and titles in citations so far
 	logprobs collectedLogprobs
 	fault    error
 }
@@ -181,8 +182,23 @@ func (o *output) cite(it *outputItem, p []byte) {
 	if it.citations == nil {
 		it.citations = &item.Citations{Pages: &o.pages}
 	}
+
+	known := len(it.found)
 	it.found = it.citations.AppendFound(it.found, p)
+
+	// A citation is a few tokens of the model, and repeats an address that a page has chosen. The
+	// text has those that are left out, too.
+	for i, c := range it.found[known:] {
+		if o.cited += len(c.URL) + len(c.Title); o.cited > maxCited {
+			it.found = it.found[:known+i]
+			return
+		}
+	}
 }
+
+// maxCited bounds the addresses and titles in the citations of a reply, in bytes. An answer
+// has a few citations for each page that was read.
+const maxCited = 256 << 10
 
 // endText ends the text of the item that is being written, and returns the item.
 func (o *output) endText() *outputItem {
