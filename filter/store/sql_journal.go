@@ -97,6 +97,14 @@ func (s *SQL) watch(ctx context.Context) {
 	}
 }
 
+// pollTime bounds one poll. As with other accesses, one that takes less shows a store that is slow,
+// and does not hang.
+const pollTime = accessTime
+
+// Through has the accesses that the store makes of its own accord, its polls, made by access. So
+// they are not made while a breaker is open, and show it whether the store hangs.
+func (s *SQL) Through(access Access) { s.through.Store(&access) }
+
 // poll notifies the followers of responses whose last batch is not the one in
 // seen. It returns the last batches. After an error it returns seen.
 func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 {
@@ -110,17 +118,13 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 		keys[i] = []byte(k)
 	}
 
-	now := make(map[string]int64, len(followed))
-	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
-		WHERE response IN (SELECT key
-			FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
-		var key []byte
-		var first int64
-		if err := scan(&key, &first); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, pollTime)
+	defer cancel()
+	now, err := resultOf(func(now *map[string]int64) error {
+		return (*s.through.Load())(ctx, func(ctx context.Context) (err error) {
+			*now, err = s.lastBatches(ctx, keys)
 			return err
-		}
-		now[string(key)] = first
-		return nil
+		})
 	})
 	if err != nil {
 		return seen
@@ -133,4 +137,19 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 	}
 
 	return now
+}
+
+// lastBatches returns the first event of the last batch of each response.
+func (s *SQL) lastBatches(ctx context.Context, keys [][]byte) (map[string]int64, error) {
+	last := make(map[string]int64, len(keys))
+	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
+		WHERE response IN (SELECT key
+			FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
+		var key []byte
+		var first int64
+		err := scan(&key, &first)
+		last[string(key)] = first
+		return err
+	})
+	return last, err
 }

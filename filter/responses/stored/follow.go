@@ -37,7 +37,9 @@ const lateReads = 6
 func (f *Follower) Next(
 	ctx context.Context, reserve func(bytes int) *apierror.Error,
 ) (sse []byte, end bool, apiErr *apierror.Error) {
-	batches, err := f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, followWait)
+	// The stream is kept alive meanwhile: it waits for a store that hangs. What follows is only
+	// asked for at the end of the stream.
+	batches, err := f.store.Events(store.Patiently(ctx), f.key.Tenant, f.key.ID, f.after, followWait)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
