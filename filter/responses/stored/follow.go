@@ -87,8 +87,9 @@ func (f *Follower) Next(
 		batches, err = f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, 0)
 	}
 
+	// A store that is full may have dropped the response since it was read.
 	if err != nil {
-		return nil, false, Unavailable(err)
+		return nil, false, responseError(f.key.ID, err)
 	}
 	// All events have been returned.
 	if len(batches) == 0 {
