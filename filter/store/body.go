@@ -88,6 +88,14 @@ func (r *Response) take(wanted map[string]bool, found map[string]Item) {
 	}
 }
 
+// foundBytes is how many bytes items have that were taken of responses.
+func foundBytes(found map[string]Item) (n int) {
+	for id, i := range found {
+		n += len(id) + len(i.JSON)
+	}
+	return n
+}
+
 type bodyDecoder struct {
 	b      []byte
 	failed bool

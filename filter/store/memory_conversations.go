@@ -133,8 +133,7 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items
 	return nil
 }
 
-// ConversationItems implements [Conversations].
-func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page) ([]Item, error) {
+func (m *Memory) readPage(tenant, id string, p Page) ([]Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -178,8 +177,7 @@ func (m *Memory) ConversationSize(_ context.Context, tenant, id string) (Size, e
 	return size, nil
 }
 
-// ConversationItem implements [Conversations].
-func (m *Memory) ConversationItem(_ context.Context, tenant, id, item string) (Item, error) {
+func (m *Memory) readItem(tenant, id, item string) (Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, _ := m.findConversation(tenant, id)

@@ -50,6 +50,8 @@ func TestSQLite(t *testing.T) {
 	storetest.Test(t, openSQLite)
 }
 
+func TestSQLiteRoomFirst(t *testing.T) { storetest.TestRoomFirst(t, openSQLite) } // not parallel: allocations are counted
+
 func TestSQLiteShared(t *testing.T) {
 	t.Parallel()
 	storetest.TestShared(t, func(t testing.TB) storetest.Open {
