@@ -115,6 +115,7 @@ func (d *bodyDecoder) uvarint() int {
 }
 
 func (d *bodyDecoder) text() []byte {
+	// Without spare capacity: an append to what is returned must not write into what follows.
 	n := d.uvarint()
 	text := d.b[:n:n]
 	d.b = d.b[n:]

@@ -124,6 +124,7 @@ func (b *breakerStore) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 
+	// Accesses that have been left still use the store: it is closed after the last of them.
 	b.stop()
 	b.running.Wait()
 	return b.inner.Close()
@@ -293,6 +294,8 @@ func (b *breakerStore) access(ctx context.Context, w write, do func(context.Cont
 // outlive returns the context of an access whose caller has ctx. It ends when the
 // caller is canceled, or with the caller's deadline, but not before accessTime.
 func (b *breakerStore) outlive(ctx context.Context) (own context.Context, release func()) {
+	// Not the caller's deadline itself: a store that answers a little after it is slow, and only one
+	// that does not answer for accessTime hangs.
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	if deadline, ok := ctx.Deadline(); ok {
 		end()

@@ -137,6 +137,7 @@ func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) 
 	if e == nil && putText(m.approvals, k, text) {
 		return nil
 	}
+	// The approval stays begun where its result has no room: the call must not be made again.
 	if e == nil || !m.approvals.grow(e, int64(len(text)-len(e.value))) {
 		return ErrTooLarge
 	}

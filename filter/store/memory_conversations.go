@@ -81,6 +81,7 @@ func (m *Memory) Conversation(_ context.Context, tenant, id string) (*Conversati
 	if c == nil {
 		return nil, ErrNotFound
 	}
+	// A copy: PutMetadata changes the stored one.
 	found := c.Conversation
 	return &found, nil
 }
@@ -93,6 +94,7 @@ func (m *Memory) DeleteConversation(_ context.Context, tenant, id string) error 
 	if c == nil {
 		return ErrNotFound
 	}
+	// This drops the conversation too, as the end of every group does.
 	m.groups.delete(c)
 	return nil
 }

@@ -57,6 +57,7 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 	}
 
 	put := &response{Response: *r, key: k, bytes: k.bytes() + r.bytes(), leasedUntil: m.now().Add(r.Lease)}
+	// What is read has no duration, and whether the lease has lapsed depends on when it is read.
 	put.Lease, put.Lapsed = 0, false
 	if stored == nil {
 		return m.add(put)

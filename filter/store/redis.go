@@ -72,6 +72,7 @@ func OpenRedis(_ context.Context, rawURL string, o Options) (*Redis, error) {
 
 // Close closes the connections.
 func (s *Redis) Close() error {
+	// First, since their connection is one of the client.
 	s.subscriptions.close()
 	return s.client.Close()
 }

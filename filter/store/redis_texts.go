@@ -99,6 +99,7 @@ func (s *Redis) CompleteApproval(ctx context.Context, tenant, name, text string)
 
 // WithdrawApproval implements [Approvals].
 func (s *Redis) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
+	// A script, because nothing may come between comparing and deleting.
 	_, err := s.run(ctx, textWithdrawScript, tenant, s.responseTTL, redisApproval+name, text)
 	return err
 }

@@ -250,6 +250,7 @@ func (s *SQL) ConversationSize(ctx context.Context, tenant, id string) (Size, er
 
 // ConversationItem implements [Conversations].
 func (s *SQL) ConversationItem(ctx context.Context, tenant, id, item string) (Item, error) {
+	// The key has the tenant, so that an id of another tenant's conversation finds nothing.
 	found := Item{ID: item}
 	_, err := sized(ctx, func(limit int) (size int, err error) {
 		err = s.row(ctx, s.read, `SELECT length(i.json), CASE WHEN length(i.json) <= CAST($2 AS BIGINT) THEN i.json END

@@ -77,6 +77,7 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), []byte(tenant)})
 	}
 
+	// WHERE true tells SQLite's parser that ON CONFLICT is not a join's ON.
 	_, err = s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires{, tenant})
 		SELECT a, b, {now} + CAST($2 AS BIGINT){, c} FROM {rows} WHERE true ORDER BY n
 		ON CONFLICT (key) DO UPDATE

@@ -20,8 +20,9 @@
 //
 // The files: memory_*.go, with the cache lru.go; sql*.go for both databases, with sqlite*.go
 // and postgres*.go for what differs, such as the bounds of a file (sqlite_room.go) and single
-// statements (postgres_single.go); room.go for the sizes of what is read; redis_*.go, with scripts in redis/; body.go for the bytes of
-// a response in all of the last three; notifier.go for those who follow a stream.
+// statements (postgres_single.go); redis_*.go, with scripts in redis/; body.go for the bytes of
+// a response in all of the last three; room.go for the sizes of what is read; notifier.go for
+// those who follow a stream.
 package store
 
 import (

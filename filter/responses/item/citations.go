@@ -113,9 +113,9 @@ type citationPart uint8
 const (
 	outside     citationPart = iota
 	inCursor                 // 【3
-	behindMark               // 【3†
+	afterMark                // 【3†
 	inFirstLine              // 【3†L8
-	behindDash               // 【3†L8-
+	afterDash                // 【3†L8-
 	inLastLine               // 【3†L8-L11
 )
 
@@ -174,21 +174,21 @@ func (c *Citations) step(r rune) (complete bool) {
 	case r == '【':
 		c.within, c.start, c.cursor, c.digits = inCursor, c.at, 0, 0
 	case c.within == outside:
-	case '0' <= r && r <= '9' && c.within != behindMark && c.digits < hosted.MaxCursorDigits:
+	case '0' <= r && r <= '9' && c.within != afterMark && c.digits < hosted.MaxCursorDigits:
 		switch c.within {
 		case inCursor:
 			c.cursor = 10*c.cursor + int(r-'0')
-		case behindDash:
+		case afterDash:
 			c.within = inLastLine
 		}
 		c.digits++
 	case r == '†' && c.within == inCursor && c.digits > 0:
-		c.within = behindMark
-	case r == 'L' && c.within == behindMark:
+		c.within = afterMark
+	case r == 'L' && c.within == afterMark:
 		c.within, c.digits = inFirstLine, 0
 	case (r == '-' || r == '–') && c.within == inFirstLine && c.digits > 0:
-		c.within, c.digits = behindDash, 0
-	case r == 'L' && c.within == behindDash:
+		c.within, c.digits = afterDash, 0
+	case r == 'L' && c.within == afterDash:
 		c.within = inLastLine
 	default:
 		complete = r == '】' && (c.within == inFirstLine || c.within == inLastLine) && c.digits > 0

@@ -56,6 +56,14 @@ func (f *Follower) Next(
 		return f.take(batches, reserve)
 	}
 
+	return f.atTheEnd(ctx, reserve)
+}
+
+// atTheEnd returns what there is for a follower to whom no event has come: nothing while the
+// response is being made, else the end of the stream, which it writes if nobody else does.
+func (f *Follower) atTheEnd(
+	ctx context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, apiErr *apierror.Error) {
 	// Not the whole response, as long as it is being made: it can be large, and this is asked
 	// each second by everyone who follows.
 	head, err := f.store.Head(ctx, f.key.Tenant, f.key.ID)
@@ -77,7 +85,7 @@ func (f *Follower) Next(
 
 	// It has ended, but the journal may not say so: its process still stores the last
 	// events, or died in between.
-	batches, err = journalOf(ctx, f.store, f.key.Tenant, f.key.ID)
+	batches, err := journalOf(ctx, f.store, f.key.Tenant, f.key.ID)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
@@ -132,7 +140,7 @@ func (f *Follower) take(
 	sse = make([]byte, 0, size)
 	for _, b := range batches {
 		events := b.SSE
-		// No record may cost more than it has.
+		// A journal is not trusted: no numbers in it may cost more than its bytes.
 		for number := b.First; number <= f.after && len(events) > 0; number++ {
 			events = afterEvent(events)
 		}
