@@ -193,8 +193,9 @@ func scanResponse(
 	r = &Response{}
 	var body []byte
 	var lapsed bool
-	into := []any{&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &size, &body}
-	if err := scan(append(into, more...)...); err != nil {
+	if err := scan(append([]any{
+		&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &size, &body,
+	}, more...)...); err != nil {
 		return nil, 0, err
 	}
 
