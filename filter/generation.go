@@ -111,10 +111,10 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	g.extproc = before.extproc.With(extproc.Options{
 		Config:   cfg,
 		Dialects: p.dialects,
-		Endpoints: slices.Concat(
+		Endpoints: withRoom(slices.Concat(
 			chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(),
 			newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer),
-		),
+		)),
 		Turns:      newTurnEnv(cfg, s.o, s.store, g),
 		Models:     g.models,
 		Client:     g.client,

@@ -232,11 +232,12 @@ func (j *journal) flush() {
 		j.sent, j.batch = &batch, store.Batch{}
 	}
 
-	// The access is not the run's: it ends by itself, also if the run is abandoned meanwhile.
+	// The access is not the run's: it ends by itself, also if the run is abandoned meanwhile. It is
+	// patient, since the events wait for the store here or there.
 	j.storing = true
 	batch := *j.sent
 	j.env.Workers.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		ctx, cancel := context.WithTimeout(store.Patiently(context.Background()), storeTimeout)
 		defer cancel()
 		j.stored <- j.store.Append(ctx, j.key.Tenant, j.key.ID, j.owner, batch)
 	})

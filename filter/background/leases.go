@@ -88,8 +88,9 @@ func (l *leases) renew(ctx context.Context) {
 	}
 	l.mu.Unlock()
 
-	// Without the lock: add and drop must not wait for the store.
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	// Without the lock: add and drop must not wait for the store. No client waits for this: a lease
+	// that is renewed as soon as the store answers again may still be held.
+	ctx, cancel := context.WithTimeout(store.Patiently(ctx), storeTimeout)
 	defer cancel()
 	lost, err := l.store.Renew(ctx, l.owner, keys, leaseTime)
 	if err != nil {

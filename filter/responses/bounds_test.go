@@ -14,8 +14,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// takenForStored is how many bytes of memory the filter takes for each byte of stored items.
-const takenForStored = 3
+// takenForStored is how many bytes of memory the filter takes for each byte of stored items, beside
+// what the store takes for reading them.
+const takenForStored = 2
 
 // newLargeServer is a server with room for large items.
 func newLargeServer() *server {

@@ -181,25 +181,6 @@ func (b *breakerStore) releaseHold(resource string) {
 	}
 }
 
-// waitForHolds waits until a resource is not held.
-func (b *breakerStore) waitForHolds(ctx context.Context, resource string) error {
-	for resource != "" {
-		b.mu.Lock()
-		held := b.held[resource]
-		b.mu.Unlock()
-		if held == nil {
-			break
-		}
-
-		select {
-		case <-held.released:
-		case <-ctx.Done():
-			return fmt.Errorf("an earlier write has not ended: %w", ctx.Err())
-		}
-	}
-	return nil
-}
-
 // maxUncertain is the most writes that are remembered because they may have taken effect.
 const maxUncertain = 1024
 
@@ -207,10 +188,10 @@ const maxUncertain = 1024
 // earlier attempt may have taken effect, and the access has a conflict, there shows
 // whether the conflict is with the same write; the access has succeeded then.
 func (b *breakerStore) again(
-	ctx context.Context, name string, patient bool, w write,
+	ctx context.Context, name string, w write,
 	do func(context.Context) error, there func(context.Context) bool,
 ) error {
-	err := b.access(ctx, patient, w, func(ctx context.Context) error {
+	err := b.access(ctx, w, func(ctx context.Context) error {
 		err := do(ctx)
 		if errors.Is(err, ErrConflict) && b.isUncertain(name) && there(ctx) {
 			return nil

@@ -88,6 +88,14 @@ func (r *Response) take(wanted map[string]bool, found map[string]Item) {
 	}
 }
 
+// foundBytes is how many bytes items have that were taken of responses.
+func foundBytes(found map[string]Item) (n int) {
+	for id, i := range found {
+		n += len(id) + len(i.JSON)
+	}
+	return n
+}
+
 type bodyDecoder struct {
 	b      []byte
 	failed bool
@@ -107,6 +115,7 @@ func (d *bodyDecoder) uvarint() int {
 }
 
 func (d *bodyDecoder) text() []byte {
+	// Without spare capacity: an append to what is returned must not write into what follows.
 	n := d.uvarint()
 	text := d.b[:n:n]
 	d.b = d.b[n:]

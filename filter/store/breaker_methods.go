@@ -30,7 +30,7 @@ func (b *breakerStore) intercept(ctx context.Context, c *Call, do func(context.C
 	if kind, ok := resources[c.Operation]; ok {
 		w.resource = resource(kind, c.Arguments[0], c.Arguments[1])
 	}
-	return b.access(ctx, c.Operation == OpRenew, w, do)
+	return b.access(ctx, w, do)
 }
 
 // Put deletes a new response that is stored late. A later version needs no undoing: it
@@ -40,28 +40,16 @@ func (b *breakerStore) Put(ctx context.Context, tenant string, r *Response) erro
 	if r.Version == 1 {
 		w.undo = func(ctx context.Context) error { return b.inner.Delete(ctx, tenant, r.ID) }
 	}
-	return b.again(ctx, resource("put", tenant, r.ID), r.Version > 1, w,
+	return b.again(ctx, resource("put", tenant, r.ID), w,
 		func(ctx context.Context) error { return b.inner.Put(ctx, tenant, r) },
 		func(ctx context.Context) bool { return hasResponse(ctx, b.inner, tenant, r) })
 }
 
 func (b *breakerStore) Append(ctx context.Context, tenant, id, owner string, batch Batch) error {
 	journal := resource("journal", tenant, id)
-	return b.again(ctx, journal, true, write{resource: journal},
+	return b.again(ctx, journal, write{resource: journal},
 		func(ctx context.Context) error { return b.inner.Append(ctx, tenant, id, owner, batch) },
 		func(ctx context.Context) bool { return hasBatch(ctx, b.inner, tenant, id, batch) })
-}
-
-// Events that waits is for a follower, whose stream is kept alive: it can be patient.
-func (b *breakerStore) Events(
-	ctx context.Context, tenant, id string, after int, wait time.Duration,
-) ([]Batch, error) {
-	return resultOf(func(batches *[]Batch) error {
-		return b.access(ctx, wait > 0, write{}, func(ctx context.Context) (err error) {
-			*batches, err = b.inner.Events(ctx, tenant, id, after, wait)
-			return err
-		})
-	})
 }
 
 func (b *breakerStore) PutConversation(ctx context.Context, tenant string, c *Conversation) error {
@@ -69,7 +57,7 @@ func (b *breakerStore) PutConversation(ctx context.Context, tenant string, c *Co
 		resource: resource("conversation", tenant, c.ID),
 		undo:     func(ctx context.Context) error { return b.inner.DeleteConversation(ctx, tenant, c.ID) },
 	}
-	return b.access(ctx, false, w, func(ctx context.Context) error { return b.inner.PutConversation(ctx, tenant, c) })
+	return b.access(ctx, w, func(ctx context.Context) error { return b.inner.PutConversation(ctx, tenant, c) })
 }
 
 // AddItems deletes items that are added late.
@@ -82,7 +70,7 @@ func (b *breakerStore) AddItems(ctx context.Context, tenant, id, lockOwner strin
 		}
 		return errors.Join(errs...)
 	}
-	return b.access(ctx, false, w, func(ctx context.Context) error {
+	return b.access(ctx, w, func(ctx context.Context) error {
 		return b.inner.AddItems(ctx, tenant, id, lockOwner, items)
 	})
 }
@@ -93,7 +81,7 @@ func (b *breakerStore) Lock(ctx context.Context, tenant, id, lockOwner string, l
 	if lease > 0 {
 		w.undo = func(ctx context.Context) error { return b.inner.Lock(ctx, tenant, id, lockOwner, 0) }
 	}
-	return b.access(ctx, false, w, func(ctx context.Context) error {
+	return b.access(ctx, w, func(ctx context.Context) error {
 		return b.inner.Lock(ctx, tenant, id, lockOwner, lease)
 	})
 }
@@ -107,7 +95,7 @@ func (b *breakerStore) BeginApproval(ctx context.Context, tenant, name, text str
 		always:   true,
 	}
 	return resultOf(func(first *string) error {
-		return b.access(ctx, false, w, func(ctx context.Context) (err error) {
+		return b.access(ctx, w, func(ctx context.Context) (err error) {
 			*first, err = b.inner.BeginApproval(ctx, tenant, name, text)
 			return err
 		})
@@ -125,7 +113,7 @@ func (b *breakerStore) Charge(ctx context.Context, charges []Charge) (Charged, e
 			_, err := b.inner.Charge(ctx, returned(charges, charged.Counts))
 			return err
 		}}
-		return b.access(ctx, false, w, func(ctx context.Context) (err error) {
+		return b.access(ctx, w, func(ctx context.Context) (err error) {
 			*charged, err = b.inner.Charge(ctx, charges)
 			return err
 		})

@@ -48,10 +48,11 @@ type BreakerOptions struct {
 //     once, so that not each request waits for its deadlines. Meanwhile a small text is written
 //     once a second; accesses are made again when that does not hang.
 //
-// Accesses for replies that no client waits for are not rejected: they wait,
-// until their context ends, for the store to answer again. These are
-// [Journal.Append], [Journal.Events] that waits, [Responses.Renew], and
-// [Responses.Put] of a version after the first.
+// Accesses that no client waits for are not rejected: they wait, until their context ends, for
+// the store to answer again. Their callers say so with [Patiently].
+//
+// Accesses that a store makes of its own accord, such as the polls of [SQL], are made as those
+// of callers are, if it has [SQL.Through].
 //
 // The access of a call that has returned at its deadline goes on for five seconds in all, so
 // that a slow store is not mistaken for one that hangs. Callers must not change its arguments.
@@ -64,11 +65,32 @@ func WithBreaker(s Store, o BreakerOptions) Store {
 		o.Changed = func(bool) {}
 	}
 
-	b := &breakerStore{inner: s, o: o}
+	b := &breakerStore{inner: s, o: o, changed: make(chan struct{})}
 	b.Store = Intercept(s, b.intercept)
 	b.ctx, b.stop = context.WithCancel(context.Background())
+
+	// Last: from here on the store makes accesses of its own.
+	if own, ok := s.(interface{ Through(a Access) }); ok {
+		own.Through(func(ctx context.Context, do func(context.Context) error) error {
+			return b.access(ctx, write{}, do)
+		})
+	}
 	return b
 }
+
+// Access makes an access to a store, which is do, if that may be made at present.
+type Access func(ctx context.Context, do func(ctx context.Context) error) error
+
+// patientKey is the key of a context whose accesses are patient.
+type patientKey struct{}
+
+// Patiently returns a context for accesses that no client waits for: while the store hangs they
+// wait for it to answer again, until the context ends, in place of being rejected.
+func Patiently(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patientKey{}, true)
+}
+
+func isPatient(ctx context.Context) bool { return ctx.Value(patientKey{}) != nil }
 
 // breakerStore is a store behind a breaker. It is large because it implements all methods
 // of Store: most of them by its interceptor, the others in breaker_methods.go.
@@ -88,8 +110,8 @@ type breakerStore struct {
 	mu      sync.Mutex
 	closed  bool
 	breaker breaker
-	// answers is closed when the store answers again; nil: it does.
-	answers chan struct{}
+	// changed is closed, and replaced, when the store begins to hang and when it answers again.
+	changed chan struct{}
 	// held are the resources whose next write has to wait.
 	held map[string]*hold
 	// uncertain are the writes that may have taken effect, though they failed.
@@ -102,22 +124,30 @@ func (b *breakerStore) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 
+	// Accesses that have been left still use the store: it is closed after the last of them.
 	b.stop()
 	b.running.Wait()
 	return b.inner.Close()
 }
 
-// begin begins an access, unless the store hangs. A patient access waits until the
-// store answers again. The caller must call b.running.Done at its end.
-func (b *breakerStore) begin(ctx context.Context, patient bool) error {
+// begin begins an access of a resource, unless the store hangs: a patient access waits until it
+// answers again. Every access waits until the resource is not held. The caller must call
+// b.running.Done at its end.
+func (b *breakerStore) begin(ctx context.Context, resource string) error {
+	patient := isPatient(ctx)
 	for {
 		b.mu.Lock()
-		answers := b.answers
-		if b.closed {
+		hangs, changed, held := b.hangs(), b.changed, b.held[resource]
+		switch {
+		case b.closed:
 			b.mu.Unlock()
 			return errClosed
-		}
-		if answers == nil {
+		// Before the hold: it is not released while the store hangs, and who waits for it would wait
+		// for as long as it may.
+		case hangs && !patient:
+			b.mu.Unlock()
+			return ErrHangs
+		case !hangs && held == nil:
 			// Under the lock: after closed is set, nothing may be added that Close waits for.
 			b.running.Add(1)
 			b.mu.Unlock()
@@ -125,35 +155,52 @@ func (b *breakerStore) begin(ctx context.Context, patient bool) error {
 		}
 		b.mu.Unlock()
 
-		if !patient {
-			return ErrHangs
-		}
-		select {
-		case <-answers:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), ErrHangs)
-		case <-b.ctx.Done():
+		if err := b.await(ctx, hangs, changed, held); err != nil {
+			return err
 		}
 	}
 }
+
+// await waits for a change that lets an access begin, or rejects it.
+func (b *breakerStore) await(ctx context.Context, hangs bool, changed <-chan struct{}, held *hold) error {
+	// Nothing is received from a nil channel.
+	var released <-chan struct{}
+	if held != nil {
+		released = held.released
+	}
+
+	select {
+	case <-changed:
+	case <-released:
+	case <-b.ctx.Done():
+	case <-ctx.Done():
+		if hangs {
+			return fmt.Errorf("%w: %w", ctx.Err(), ErrHangs)
+		}
+		return fmt.Errorf("an earlier write has not ended: %w", ctx.Err())
+	}
+	return nil
+}
+
+// hangs reports whether accesses are rejected. The caller has b.mu.
+func (b *breakerStore) hangs() bool { return b.breaker.state != breakerClosed }
 
 // update changes the breaker, and does what follows from it.
 func (b *breakerStore) update(change func(breaker *breaker)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := b.hangs()
 	change(&b.breaker)
+	hangs := b.hangs()
+	if hangs == before {
+		return
+	}
 
-	switch hangs := b.breaker.state != breakerClosed; {
-	case hangs && b.answers == nil:
-		b.answers = make(chan struct{})
-		b.o.Changed(true)
-		if answers := b.answers; !b.closed {
-			b.running.Go(func() { b.probe(answers) })
-		}
-	case !hangs && b.answers != nil:
-		close(b.answers)
-		b.answers = nil
-		b.o.Changed(false)
+	close(b.changed)
+	b.changed = make(chan struct{})
+	b.o.Changed(hangs)
+	if answers := b.changed; hangs && !b.closed {
+		b.running.Go(func() { b.probe(answers) })
 	}
 }
 
@@ -200,19 +247,16 @@ func (b *breakerStore) judge(err error, took time.Duration) verdict {
 }
 
 // access makes an access, and returns its error: at the latest at the deadline of ctx. While
-// the store hangs, a patient access waits for it to answer again. After an error, do may still
-// be running.
-func (b *breakerStore) access(ctx context.Context, patient bool, w write, do func(context.Context) error) error {
+// the store hangs, an access waits for it to answer again if ctx is of [Patiently]. After an
+// error, do may still be running.
+func (b *breakerStore) access(ctx context.Context, w write, do func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, longestAccess)
 		defer cancel()
 	}
 
-	if err := b.waitForHolds(ctx, w.resource); err != nil {
-		return err
-	}
-	if err := b.begin(ctx, patient); err != nil {
+	if err := b.begin(ctx, w.resource); err != nil {
 		return err
 	}
 
@@ -250,6 +294,8 @@ func (b *breakerStore) access(ctx context.Context, patient bool, w write, do fun
 // outlive returns the context of an access whose caller has ctx. It ends when the
 // caller is canceled, or with the caller's deadline, but not before accessTime.
 func (b *breakerStore) outlive(ctx context.Context) (own context.Context, release func()) {
+	// Not the caller's deadline itself: a store that answers a little after it is slow, and only one
+	// that does not answer for accessTime hangs.
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	if deadline, ok := ctx.Deadline(); ok {
 		end()

@@ -179,29 +179,40 @@ func TestBreakerStoreFailsAfterHanging(t *testing.T) {
 	})
 }
 
+// TestBreakerStorePatient shows that an access waits for a store that hangs if its caller says
+// so, and only then.
 func TestBreakerStorePatient(t *testing.T) {
 	t.Parallel()
 	testBreaker(t, func(g *breakerTest) {
-		r := &store.Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Hour}
-		if err := g.protected.Put(g.Context(), "a", r); err != nil {
+		patient := store.Patiently(g.Context())
+		if err := g.protected.Put(g.Context(), "a", live("r", 1)); err != nil {
 			g.Fatal(err)
 		}
 		g.hang()
-		within, cancel := context.WithTimeout(g.Context(), 3*time.Second)
+
+		within, cancel := context.WithTimeout(patient, 3*time.Second)
 		defer cancel()
 		began := time.Now()
 		if err := g.protected.Append(within, "a", "r", "me", store.Batch{}); !errors.Is(err, store.ErrHangs) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
 			g.Errorf("Append: %v after %v", err, time.Since(began))
 		}
-		for name, access := range map[string]func() error{
-			"Put": func() error {
-				return g.protected.Put(g.Context(), "a", &store.Response{ID: "r", Version: 2, Live: true, Owner: "me", Lease: time.Hour})
+
+		accesses := map[string]func(ctx context.Context) error{
+			"Put of a later version": func(ctx context.Context) error { return g.protected.Put(ctx, "a", live("r", 2)) },
+			"Renew":                  func(ctx context.Context) error { _, err := g.protected.Renew(ctx, "me", nil, time.Hour); return err },
+			"Events": func(ctx context.Context) error {
+				_, err := g.protected.Events(ctx, "a", "r", -1, time.Second)
+				return err
 			},
-			"Renew":  func() error { _, err := g.protected.Renew(g.Context(), "me", nil, time.Hour); return err },
-			"Events": func() error { _, err := g.protected.Events(g.Context(), "a", "r", -1, time.Second); return err },
-		} {
+		}
+		for name, access := range accesses {
+			// No method is patient by itself: of each there is a caller whose client waits.
+			if err := access(g.Context()); !errors.Is(err, store.ErrHangs) {
+				g.Errorf("%s without patience: %v", name, err)
+			}
+
 			ended := make(chan error, 1)
-			go func() { ended <- access() }()
+			go func() { ended <- access(patient) }()
 			time.Sleep(10 * time.Second)
 			select {
 			case err := <-ended:
@@ -215,18 +226,106 @@ func TestBreakerStorePatient(t *testing.T) {
 			}
 			g.hang()
 		}
-		for name, access := range map[string]func() error{
-			"Put of a new response":   func() error { return g.protected.Put(g.Context(), "a", &store.Response{ID: "new", Version: 1}) },
-			"Events without waiting":  func() error { _, err := g.protected.Events(g.Context(), "a", "r", -1, 0); return err },
-			"Lock":                    func() error { return g.protected.Lock(g.Context(), "a", "c", "r", time.Hour) },
-			"reading of conversation": func() error { _, err := g.protected.Conversation(g.Context(), "a", "c"); return err },
-		} {
-			if err := access(); !errors.Is(err, store.ErrHangs) {
-				g.Errorf("%s: %v", name, err)
+	})
+}
+
+// TestBreakerStoreHeld shows that a write to a resource that an earlier write holds does not wait
+// for a store that hangs: not if it hangs already, nor when it begins to.
+func TestBreakerStoreHeld(t *testing.T) {
+	t.Parallel()
+	testBreaker(t, func(g *breakerTest) {
+		conversation := &slowConversation{sickStore: g.sickStore}
+		protected := store.WithBreaker(conversation, store.BreakerOptions{})
+		lock := func(ctx context.Context) error { return protected.Lock(ctx, "a", "c", "r", time.Hour) }
+
+		// The first write is left, and holds the conversation.
+		g.delay.Store(int64(time.Hour))
+		short, cancel := context.WithTimeout(g.Context(), time.Second)
+		defer cancel()
+		if err := lock(short); !errors.Is(err, context.DeadlineExceeded) {
+			g.Errorf("the first write: %v", err)
+		}
+
+		long, cancel := context.WithTimeout(g.Context(), time.Minute)
+		defer cancel()
+		waiting := make(chan error, 1)
+		go func() { waiting <- lock(long) }()
+		for range 4 {
+			ctx, cancel := context.WithTimeout(g.Context(), 300*time.Millisecond)
+			_, _ = protected.Texts(ctx, "a", nil)
+			cancel()
+		}
+		// The last one has opened the breaker, while the first write still holds the conversation.
+		time.Sleep(time.Nanosecond)
+		select {
+		case err := <-waiting:
+			if !errors.Is(err, store.ErrHangs) {
+				g.Errorf("the write that waited when the breaker opened: %v", err)
 			}
+		default:
+			g.Error("the write that waited when the breaker opened still waits")
+		}
+
+		began := time.Now()
+		if err := lock(long); !errors.Is(err, store.ErrHangs) || time.Since(began) != 0 {
+			g.Errorf("a write while the breaker is open: %v after %v", err, time.Since(began))
+		}
+		if err := protected.Close(); err != nil {
+			g.Error(err)
 		}
 	})
 }
+
+// slowConversation is a sick store whose locks take a while too.
+type slowConversation struct{ *sickStore }
+
+func (s *slowConversation) Lock(ctx context.Context, tenant, id, owner string, lease time.Duration) error {
+	if err := s.access(ctx); err != nil {
+		return err
+	}
+	return s.Store.Lock(ctx, tenant, id, owner, lease)
+}
+
+// TestBreakerStoreOwnAccesses shows that what a store does of its own accord is not done while
+// the breaker is open, and is what it can open by.
+func TestBreakerStoreOwnAccesses(t *testing.T) {
+	t.Parallel()
+	testBreaker(t, func(g *breakerTest) {
+		own := &ownStore{sickStore: g.sickStore}
+		protected := store.WithBreaker(own, store.BreakerOptions{})
+		poll := func() (err error, made bool) {
+			ctx, cancel := context.WithTimeout(g.Context(), time.Second)
+			defer cancel()
+			err = own.through(ctx, func(ctx context.Context) error {
+				made = true
+				return g.access(ctx)
+			})
+			return err, made
+		}
+
+		g.delay.Store(int64(time.Hour))
+		for range 5 {
+			if err, _ := poll(); !errors.Is(err, context.DeadlineExceeded) {
+				g.Errorf("a poll that hangs: %v", err)
+			}
+		}
+		if err, made := poll(); !errors.Is(err, store.ErrHangs) || made {
+			g.Errorf("a poll while the breaker is open: %v, made: %v", err, made)
+		}
+		if err := protected.Close(); err != nil {
+			g.Error(err)
+		}
+	})
+}
+
+// ownStore is a store that makes accesses of its own.
+type ownStore struct {
+	*sickStore
+
+	through store.Access
+}
+
+func (s *ownStore) Through(access store.Access) { s.through = access }
 
 // Accesses whose callers were canceled show nothing about the store, and end.
 func TestBreakerStoreCanceled(t *testing.T) {

@@ -11,8 +11,10 @@ import (
 const maxApprovalBytes = 64 << 20
 
 // Memory is a [Store] in the memory of the process with limits on bytes and
-// age. The least recently used chains, conversations, texts and approval
-// records are dropped first, of the tenant that has the most bytes of them.
+// age. The least recently used chains, conversations, texts and approvals are
+// dropped first, of the tenant that has the most bytes of them.
+//
+// It is large because it implements all methods of Store.
 type Memory struct {
 	mu        sync.Mutex
 	now       func() time.Time
@@ -65,8 +67,7 @@ func NewMemory(o Options) *Memory {
 // Close does nothing. The data is freed with the store.
 func (m *Memory) Close() error { return nil }
 
-// Texts implements [Texts].
-func (m *Memory) Texts(_ context.Context, tenant string, names []string) (map[string]string, error) {
+func (m *Memory) readTexts(tenant string, names []string) (map[string]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	texts := make(map[string]string, len(names))
@@ -115,7 +116,7 @@ func (m *Memory) putIfAbsent(texts *lru[key, string], k key, text string) (kept 
 	return text, putText(texts, k, text)
 }
 
-// BeginApproval implements [Approvals]. If there is no room for the record, it returns
+// BeginApproval implements [Approvals]. If there is no room for the approval, it returns
 // [ErrTooLarge].
 func (m *Memory) BeginApproval(_ context.Context, tenant, name, text string) (string, error) {
 	kept, stored := m.putIfAbsent(m.approvals, key{tenant, name}, text)
@@ -136,6 +137,7 @@ func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) 
 	if e == nil && putText(m.approvals, k, text) {
 		return nil
 	}
+	// The approval stays begun where its result has no room: the call must not be made again.
 	if e == nil || !m.approvals.grow(e, int64(len(text)-len(e.value))) {
 		return ErrTooLarge
 	}

@@ -97,6 +97,7 @@ func (c *counts) at(ch Charge, now int64) *windowCounts {
 	if c.budgets == nil {
 		c.budgets = map[countsOf]*windowCounts{}
 	}
+	// Only then: the number of budgets grows with those that are new.
 	if w == nil {
 		c.forget(now)
 	}
@@ -177,6 +178,7 @@ func (w *windowCounts) Push(x any) {
 func (w *windowCounts) Pop() any {
 	last := len(w.byUse) - 1
 	count := w.byUse[last]
+	// The array outlives the count, and would keep it in memory.
 	w.byUse[last] = nil
 	w.byUse = w.byUse[:last]
 	return count

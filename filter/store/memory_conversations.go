@@ -81,6 +81,7 @@ func (m *Memory) Conversation(_ context.Context, tenant, id string) (*Conversati
 	if c == nil {
 		return nil, ErrNotFound
 	}
+	// A copy: PutMetadata changes the stored one.
 	found := c.Conversation
 	return &found, nil
 }
@@ -93,6 +94,7 @@ func (m *Memory) DeleteConversation(_ context.Context, tenant, id string) error 
 	if c == nil {
 		return ErrNotFound
 	}
+	// This drops the conversation too, as the end of every group does.
 	m.groups.delete(c)
 	return nil
 }
@@ -133,8 +135,7 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items
 	return nil
 }
 
-// ConversationItems implements [Conversations].
-func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page) ([]Item, error) {
+func (m *Memory) readPage(tenant, id string, p Page) ([]Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -178,8 +179,7 @@ func (m *Memory) ConversationSize(_ context.Context, tenant, id string) (Size, e
 	return size, nil
 }
 
-// ConversationItem implements [Conversations].
-func (m *Memory) ConversationItem(_ context.Context, tenant, id, item string) (Item, error) {
+func (m *Memory) readItem(tenant, id, item string) (Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, _ := m.findConversation(tenant, id)

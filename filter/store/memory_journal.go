@@ -35,7 +35,9 @@ func (m *Memory) Append(_ context.Context, tenant, id, owner string, b Batch) er
 // Events implements [Journal].
 func (m *Memory) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
 	k := key{tenant, id}
-	return m.journals.follow(ctx, k, wait, func() ([]Batch, error) { return m.eventsAfter(k, after), nil })
+	return handOut(ctx, batchBytes)(
+		m.journals.follow(ctx, k, wait, func() ([]Batch, error) { return m.eventsAfter(k, after), nil }),
+	)
 }
 
 func (m *Memory) eventsAfter(k key, after int) []Batch {

@@ -57,6 +57,7 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 	}
 
 	put := &response{Response: *r, key: k, bytes: k.bytes() + r.bytes(), leasedUntil: m.now().Add(r.Lease)}
+	// What is read has no duration, and whether the lease has lapsed depends on when it is read.
 	put.Lease, put.Lapsed = 0, false
 	if stored == nil {
 		return m.add(put)
@@ -153,8 +154,7 @@ func (m *Memory) read(r *response) *Response {
 	return &read
 }
 
-// Get implements [Responses].
-func (m *Memory) Get(_ context.Context, tenant, id string) (*Response, error) {
+func (m *Memory) readResponse(tenant, id string) (*Response, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, _ := m.find(key{tenant, id})
@@ -164,8 +164,7 @@ func (m *Memory) Get(_ context.Context, tenant, id string) (*Response, error) {
 	return m.read(r), nil
 }
 
-// Chain implements [Responses].
-func (m *Memory) Chain(_ context.Context, tenant, id string) ([]*Response, error) {
+func (m *Memory) readChain(tenant, id string) ([]*Response, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -204,8 +203,7 @@ func (m *Memory) Head(_ context.Context, tenant, id string) (Head, error) {
 	return Head{Version: r.Version, Epoch: r.chain.epoch, Live: r.Live && !m.now().After(r.leasedUntil)}, nil
 }
 
-// Items implements [Responses].
-func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[string]Item, error) {
+func (m *Memory) readItems(tenant string, ids []string) (map[string]Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 

@@ -19,6 +19,8 @@ func TestMemory(t *testing.T) {
 	storetest.Test(t, openMemory)
 }
 
+func TestMemoryRoomFirst(t *testing.T) { storetest.TestRoomFirst(t, openMemory) } // not parallel: allocations are counted
+
 func BenchmarkMemory(b *testing.B) { storetest.Benchmark(b, openMemory) }
 
 // fakeClock is a clock that tests set.

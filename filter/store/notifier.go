@@ -18,6 +18,7 @@ type notifier[K comparable] struct {
 // k, until the caller calls cancel. Notifications that follow each other
 // quickly may be merged.
 func (n *notifier[K]) subscribe(k K) (notified <-chan struct{}, cancel func()) {
+	// One notification may wait: a second one says nothing new, and the caller of notify must not wait.
 	c := make(chan struct{}, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -34,6 +35,7 @@ func (n *notifier[K]) subscribe(k K) (notified <-chan struct{}, cancel func()) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.waiting[k], c)
+		// Clients name the keys: without this the map would keep each of them.
 		if len(n.waiting[k]) == 0 {
 			delete(n.waiting, k)
 		}

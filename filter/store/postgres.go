@@ -42,6 +42,7 @@ func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(connections)
+	// By default two would stay, and under load each access would connect anew.
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	s := &SQL{dialect: postgresDialect(), read: db, write: db, responseTTL: o.ResponseTTL, textTTL: o.TextTTL}

@@ -3,6 +3,7 @@ package store_test
 import (
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,11 @@ func TestPostgresRoundTrips(t *testing.T) {
 	if err := s.PutConversation(ctx, "a", &store.Conversation{ID: "c"}); err != nil {
 		t.Fatal(err)
 	}
+	roomy := store.WithRoom(ctx, func(int) error { return nil })
+	large := response("large", "")
+	large.Object = []byte(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)
+	put(t, s, large)
+
 	number := ""
 	for _, c := range []struct {
 		name   string
@@ -106,6 +112,9 @@ func TestPostgresRoundTrips(t *testing.T) {
 			r.Version = 2
 			return s.Put(ctx, "a", r)
 		}},
+		{"a small response, with a room", 1, func() error { _, err := s.Get(roomy, "a", "next"+number); return err }},
+		{"a small chain, with a room", 1, func() error { _, err := s.Chain(roomy, "a", "next"+number); return err }},
+		{"a large response, with a room", 2, func() error { _, err := s.Get(roomy, "a", "large"); return err }},
 		{"a deleted response", 1, func() error { return s.Delete(ctx, "a", "next"+number) }},
 		{"items of a conversation", 1, func() error {
 			return s.AddItems(ctx, "a", "c", "", []store.Item{{ID: "i" + number, JSON: []byte(`{}`)}})

@@ -73,6 +73,8 @@ func TestPostgresShared(t *testing.T) {
 	})
 }
 
+func TestPostgresRoomFirst(t *testing.T) { storetest.TestRoomFirst(t, openPostgres) } // not parallel: allocations are counted
+
 func BenchmarkPostgres(b *testing.B) { storetest.Benchmark(b, openPostgres) }
 
 // TestPostgresConnectionsDrop terminates all connections of a store and checks

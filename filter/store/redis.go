@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -24,8 +26,8 @@ const redisPrefix = "envoy-harmony:"
 const maxRedisValue = 128 << 20
 
 // Redis is a [Store] in Redis or Valkey, which all replicas may share. Every
-// call is one round trip: a Lua script, which the server runs atomically. The
-// scripts in the folder redis document the keys.
+// call is one round trip, or two for what is large: a Lua script, which the server
+// runs atomically. The scripts in the folder redis document the keys.
 //
 // All keys of a tenant have the same hash tag, so that they are on one node of
 // a cluster.
@@ -70,6 +72,7 @@ func OpenRedis(_ context.Context, rawURL string, o Options) (*Redis, error) {
 
 // Close closes the connections.
 func (s *Redis) Close() error {
+	// First, since their connection is one of the client.
 	s.subscriptions.close()
 	return s.client.Close()
 }
@@ -189,6 +192,50 @@ func (s *Redis) base(tenant string) string {
 func (s *Redis) run(
 	ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any,
 ) ([]any, error) {
+	reply, err := s.eval(ctx, script, tenant, ttl, args...)
+	if err != nil {
+		return nil, err
+	}
+	return script.list(reply)
+}
+
+// read runs a script that reads, and has the most bytes of its reply as the last argument. It
+// returns the list that the script replies with, and how many bytes the list has.
+func (s *Redis) read(
+	ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any,
+) (list []any, size int, err error) {
+	size, err = sized(ctx, func(limit int) (int, error) {
+		reply, err := s.eval(ctx, script, tenant, ttl, append(slices.Clip(args), limit)...)
+		if err != nil {
+			return 0, err
+		}
+		// The list has more than it may, and this is all that was sent.
+		if size, ok := reply.(int64); ok {
+			return int(size), nil
+		}
+		list, err = script.list(reply)
+		return redisBytes(list), err
+	})
+	return list, size, err
+}
+
+// redisBytes is how many bytes the texts of a reply have.
+func redisBytes(parts []any) (n int) {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case string:
+			n += len(part)
+		case []any:
+			n += redisBytes(part)
+		}
+	}
+	return n
+}
+
+// eval has the server evaluate a script on a tenant's keys, and returns the reply.
+func (s *Redis) eval(
+	ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any,
+) (any, error) {
 	args = append([]any{"evalsha", script.hash, 1, s.base(tenant), ttl.Milliseconds()}, args...)
 	// Servers forget scripts when they start. The script itself is sent only then.
 	reply, err := s.process(ctx, script, args)
@@ -199,7 +246,7 @@ func (s *Redis) run(
 	if err != nil {
 		return nil, fmt.Errorf("redis: %s: %w", script.name, err)
 	}
-	return script.list(reply)
+	return reply, nil
 }
 
 func (s *Redis) process(ctx context.Context, script redisScript, args []any) (any, error) {
@@ -282,6 +329,13 @@ func (r *redisReply) string() string {
 		r.err = errRedisReply
 	}
 	return s
+}
+
+// bytes is string without a copy, which would be one more of all that is read. Nobody else has the
+// string, and callers of a store do not change what it returns.
+func (r *redisReply) bytes() []byte {
+	s := r.string()
+	return unsafe.Slice(unsafe.StringData(s), len(s))
 }
 
 func (r *redisReply) int() int64 {

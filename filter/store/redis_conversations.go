@@ -41,11 +41,11 @@ var (
 	)
 	conversationLockScript  = newRedisScript("lock conversation", luaTenant, luaConversation, luaConversationLock)
 	conversationAddScript   = newRedisNoRetryScript("add items", luaTenant, luaConversation, luaConversationAdd)
-	conversationItemsScript = newRedisScript("list items", luaTenant, luaConversation, luaConversationItems)
+	conversationItemsScript = newRedisScript("list items", luaTenant, luaRead, luaConversation, luaConversationItems)
 	conversationSizeScript  = newRedisScript(
 		"get conversation's size", luaTenant, luaConversation, luaConversationSize,
 	)
-	conversationItemScript   = newRedisScript("get item", luaTenant, luaConversation, luaConversationItem)
+	conversationItemScript   = newRedisScript("get item", luaTenant, luaRead, luaConversation, luaConversationItem)
 	conversationRemoveScript = newRedisNoRetryScript("delete item", luaTenant, luaConversation, luaConversationRemove)
 )
 
@@ -78,7 +78,7 @@ func (s *Redis) Conversation(ctx context.Context, tenant, id string) (*Conversat
 	if err != nil {
 		return nil, errRedisReply
 	}
-	return &Conversation{ID: id, Created: created, Metadata: []byte(reply.string())}, reply.err
+	return &Conversation{ID: id, Created: created, Metadata: reply.bytes()}, reply.err
 }
 
 // DeleteConversation implements [Conversations].
@@ -106,14 +106,14 @@ func (s *Redis) AddItems(ctx context.Context, tenant, id, lockOwner string, item
 
 // ConversationItems implements [Conversations].
 func (s *Redis) ConversationItems(ctx context.Context, tenant, id string, p Page) ([]Item, error) {
-	list, err := s.run(ctx, conversationItemsScript, tenant, s.responseTTL, id, p.After, p.Limit, p.Descending)
+	list, _, err := s.read(ctx, conversationItemsScript, tenant, s.responseTTL, id, p.After, p.Limit, p.Descending)
 	if err != nil {
 		return nil, err
 	}
 	reply := redisReply{parts: list}
 	items := make([]Item, len(list)/2)
 	for i := range items {
-		items[i] = Item{ID: reply.string(), JSON: []byte(reply.string())}
+		items[i] = Item{ID: reply.string(), JSON: reply.bytes()}
 	}
 	return items, reply.err
 }
@@ -131,12 +131,12 @@ func (s *Redis) ConversationSize(ctx context.Context, tenant, id string) (Size, 
 
 // ConversationItem implements [Conversations].
 func (s *Redis) ConversationItem(ctx context.Context, tenant, id, item string) (Item, error) {
-	list, err := s.run(ctx, conversationItemScript, tenant, s.responseTTL, id, item)
+	list, _, err := s.read(ctx, conversationItemScript, tenant, s.responseTTL, id, item)
 	if err != nil {
 		return Item{}, err
 	}
 	reply := redisReply{parts: list}
-	return Item{ID: item, JSON: []byte(reply.string())}, reply.err
+	return Item{ID: item, JSON: reply.bytes()}, reply.err
 }
 
 // DeleteItem implements [Conversations].

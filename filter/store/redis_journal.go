@@ -14,7 +14,7 @@ var (
 	luaEvents string
 
 	appendScript = newRedisNoRetryScript("append events", luaTenant, luaChain, luaAppend)
-	eventsScript = newRedisScript("get events", luaTenant, luaChain, luaEvents)
+	eventsScript = newRedisScript("get events", luaTenant, luaRead, luaChain, luaEvents)
 )
 
 // Append implements [Journal]. The script notifies the followers on all
@@ -40,7 +40,7 @@ func (s *Redis) Events(ctx context.Context, tenant, id string, after int, wait t
 }
 
 func (s *Redis) events(ctx context.Context, tenant, id string, after int) ([]Batch, error) {
-	list, err := s.run(ctx, eventsScript, tenant, s.responseTTL, id, after, eventsBytes)
+	list, _, err := s.read(ctx, eventsScript, tenant, s.responseTTL, id, after, eventsBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Redis) events(ctx context.Context, tenant, id string, after int) ([]Bat
 			return nil, errRedisReply
 		}
 		batches[i] = Batch{
-			First: first, Last: int(entry.int()), End: entry.string() == "1", SSE: []byte(entry.string()),
+			First: first, Last: int(entry.int()), End: entry.string() == "1", SSE: entry.bytes(),
 		}
 		if entry.err != nil {
 			return nil, entry.err

@@ -13,6 +13,8 @@ import (
 var (
 	//go:embed redis/tenant.lua
 	luaTenant string
+	//go:embed redis/read.lua
+	luaRead string
 	//go:embed redis/chain.lua
 	luaChain string
 	//go:embed redis/put.lua
@@ -29,9 +31,9 @@ var (
 	luaLease string
 
 	putScript    = newRedisNoRetryScript("put response", luaTenant, luaChain, luaPut)
-	getScript    = newRedisScript("get responses", luaTenant, luaChain, luaGet)
+	getScript    = newRedisScript("get responses", luaTenant, luaRead, luaChain, luaGet)
 	headScript   = newRedisScript("get head", luaTenant, luaChain, luaHead)
-	itemsScript  = newRedisScript("get items", luaTenant, luaChain, luaItems)
+	itemsScript  = newRedisScript("get items", luaTenant, luaRead, luaChain, luaItems)
 	deleteScript = newRedisNoRetryScript("delete response", luaTenant, luaChain, luaDelete)
 	leaseScript  = newRedisScript("renew leases", luaTenant, luaChain, luaLease)
 )
@@ -73,7 +75,7 @@ func (s *Redis) Chain(ctx context.Context, tenant, id string) ([]*Response, erro
 // responses returns a response, preceded by all responses that it continues if
 // all is set. The result is not empty unless there is an error.
 func (s *Redis) responses(ctx context.Context, tenant, id string, all bool) ([]*Response, error) {
-	list, err := s.run(ctx, getScript, tenant, s.responseTTL, id, all)
+	list, _, err := s.read(ctx, getScript, tenant, s.responseTTL, id, all)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +97,11 @@ func (s *Redis) responses(ctx context.Context, tenant, id string, all bool) ([]*
 func decodeRedisResponse(ctx context.Context, reply redisReply) (*Response, error) {
 	r := &Response{ID: reply.string(), Version: reply.int(), Previous: reply.string(), Conversation: reply.string()}
 	r.Live, r.Owner, r.Lapsed = reply.int() == 1, reply.string(), reply.int() == 1
-	body := reply.string()
+	body := reply.bytes()
 	if reply.err != nil {
 		return nil, reply.err
 	}
-	return r, decodeBody(ctx, []byte(body), r)
+	return r, decodeBody(ctx, body, r)
 }
 
 // Head implements [Responses].
@@ -129,7 +131,7 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 		args[i] = id
 	}
 
-	list, err := s.run(ctx, itemsScript, tenant, s.responseTTL, args...)
+	list, size, err := s.read(ctx, itemsScript, tenant, s.responseTTL, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 	for range list {
 		group := reply.list()
 		var r Response
-		if err := decodeBody(ctx, []byte(group.string()), &r); err != nil {
+		if err := decodeBody(ctx, group.bytes(), &r); err != nil {
 			return nil, err
 		}
 		wanted := make(map[string]bool, len(group.parts))
@@ -153,6 +155,8 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 		r.take(wanted, found)
 	}
 
+	// The bodies go with this call.
+	_ = TakeRoom(ctx, foundBytes(found)-size)
 	return found, reply.err
 }
 

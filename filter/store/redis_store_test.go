@@ -24,6 +24,11 @@ func openRedis(variable string) storetest.Open {
 func TestRedis(t *testing.T)        { storetest.Test(t, openRedis("STORE_TEST_REDIS")) }
 func TestRedisCluster(t *testing.T) { storetest.Test(t, openRedis("STORE_TEST_REDIS_CLUSTER")) }
 
+// TestRedisRoomFirst is not parallel: allocations are counted.
+func TestRedisRoomFirst(t *testing.T) {
+	storetest.TestRoomFirst(t, openRedis("STORE_TEST_REDIS"))
+}
+
 func TestRedisShared(t *testing.T) { storetest.TestShared(t, redisAt("STORE_TEST_REDIS")) }
 
 func TestRedisClusterShared(t *testing.T) {

@@ -76,6 +76,7 @@ func (s *subscriptions) use(channel string) (done func()) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		// The subscription stays for a while: see subscriptionLinger.
 		one.users--
 		one.unused = time.Now()
 	}

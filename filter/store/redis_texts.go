@@ -10,12 +10,16 @@ import (
 )
 
 var (
+	//go:embed redis/texts.lua
+	luaTexts string
+
 	//go:embed redis/text_if_absent.lua
 	luaTextIfAbsent string
 
 	//go:embed redis/text_withdraw.lua
 	luaTextWithdraw string
 
+	textsScript        = newRedisScript("get texts", luaTenant, luaRead, luaTexts)
 	textIfAbsentScript = newRedisScript("put text if absent", luaTenant, luaTextIfAbsent)
 	textWithdrawScript = newRedisScript("withdraw an approval", luaTenant, luaTextWithdraw)
 )
@@ -29,18 +33,16 @@ func (s *Redis) Texts(ctx context.Context, tenant string, names []string) (map[s
 		return texts, nil
 	}
 
-	keys := make([]string, len(names))
+	args := make([]any, len(names))
 	for i, name := range names {
-		keys[i] = s.textKey(tenant, name)
+		args[i] = name
 	}
-
-	// All keys of a tenant have one hash tag, so that a cluster takes them in one command.
-	values, err := s.client.MGet(ctx, keys...).Result()
+	values, _, err := s.read(ctx, textsScript, tenant, s.textTTL, args...)
 	if err != nil {
-		return nil, fmt.Errorf("redis: get texts: %w", err)
+		return nil, err
 	}
 
-	for i, value := range values {
+	for i, value := range values[:min(len(values), len(names))] {
 		// nil stands for a text that is not there.
 		if text, ok := value.(string); ok {
 			texts[names[i]] = text
@@ -97,6 +99,7 @@ func (s *Redis) CompleteApproval(ctx context.Context, tenant, name, text string)
 
 // WithdrawApproval implements [Approvals].
 func (s *Redis) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
+	// A script, because nothing may come between comparing and deleting.
 	_, err := s.run(ctx, textWithdrawScript, tenant, s.responseTTL, redisApproval+name, text)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -48,8 +49,11 @@ type SQL struct {
 	room *sqliteRoom
 	// queue is what waits for the one writer; nil: there are several.
 	queue *writeQueue
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+
+	// through makes the store's own accesses; see [SQL.Through].
+	through atomic.Pointer[Access]
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
 
 var _ Store = (*SQL)(nil)
@@ -75,6 +79,8 @@ type dialect struct {
 func (s *SQL) start() {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
+	// Without a breaker nothing stands between.
+	s.Through(func(ctx context.Context, do func(context.Context) error) error { return do(ctx) })
 	s.done.Go(func() { s.watch(ctx) })
 	s.done.Go(func() { s.purge(ctx) })
 }

@@ -172,23 +172,27 @@ func (s *SQL) conflictOrNotFound(ctx context.Context, q querier, key []byte) err
 
 // ConversationItems implements [Conversations].
 func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) ([]Item, error) {
-	key, limit := sqlKey(tenant, id), int64(math.MaxInt32)
+	key, most := sqlKey(tenant, id), int64(math.MaxInt32)
 	if p.Limit > 0 {
-		limit = int64(p.Limit)
+		most = int64(p.Limit)
 	}
 
 	// An empty page of an existing conversation is one row without an item.
 	var items []Item
 	var left int64
 	found := false
-	args := []any{key, sqlKey(tenant, p.After), limit}
-	err := s.rows(ctx, s.read, pageQuery(p), args, func(scan func(...any) error) error {
-		var id, json []byte
-		err := scan(&left, &id, &json)
-		if found = true; id != nil {
-			items = append(items, Item{ID: string(id), JSON: json})
-		}
-		return err
+	_, err := sized(ctx, func(limit int) (size int, err error) {
+		items = nil
+		args := []any{key, limit, sqlKey(tenant, p.After), most}
+		err = s.rows(ctx, s.read, pageQuery(p), args, func(scan func(...any) error) error {
+			var id, json []byte
+			err := scan(&left, &size, &id, &json)
+			if found = true; id != nil {
+				items = append(items, Item{ID: string(id), JSON: json})
+			}
+			return err
+		})
+		return size, err
 	})
 	switch {
 	case err != nil:
@@ -207,7 +211,7 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 }
 
 // pageQuery returns the query for a page of the conversation with key $1 after
-// the item $2, with at most $3 items.
+// the item $3, with at most $4 items.
 func pageQuery(p Page) string {
 	order, after := "", ">"
 	if p.Descending {
@@ -215,15 +219,21 @@ func pageQuery(p Page) string {
 	}
 
 	// Without Page.After, the join must keep the row of the conversation, and
-	// $2 is the key of no item.
+	// $3 is the key of no item.
 	join, start := "LEFT JOIN", ""
 	if p.After != "" {
 		join, start = "JOIN", " AND i.position "+after+" a.position"
 	}
-	return `SELECT c.expires - {now}, i.id, i.json FROM harmony_conversations c
-		` + join + ` harmony_conversation_items a ON a.conversation = c.key AND a.item = $2
-		LEFT JOIN harmony_conversation_items i ON i.conversation = c.key` + start + `
-		WHERE c.key = $1 AND c.expires >= {now} ORDER BY i.position` + order + ` LIMIT $3`
+	return `WITH page AS (
+		SELECT c.expires - {now} AS remaining, i.position, length(i.json) AS size FROM harmony_conversations c
+			` + join + ` harmony_conversation_items a ON a.conversation = c.key AND a.item = $3
+			LEFT JOIN harmony_conversation_items i ON i.conversation = c.key` + start + `
+			WHERE c.key = $1 AND c.expires >= {now} ORDER BY i.position` + order + ` LIMIT $4
+	), total AS (SELECT coalesce(sum(size), 0) AS bytes FROM page)
+	SELECT page.remaining, total.bytes, i.id, CASE WHEN total.bytes <= CAST($2 AS BIGINT) THEN i.json END
+		FROM page CROSS JOIN total
+		LEFT JOIN harmony_conversation_items i ON i.conversation = $1 AND i.position = page.position
+		ORDER BY page.position` + order
 }
 
 // ConversationSize implements [Conversations].
@@ -240,11 +250,15 @@ func (s *SQL) ConversationSize(ctx context.Context, tenant, id string) (Size, er
 
 // ConversationItem implements [Conversations].
 func (s *SQL) ConversationItem(ctx context.Context, tenant, id, item string) (Item, error) {
+	// The key has the tenant, so that an id of another tenant's conversation finds nothing.
 	found := Item{ID: item}
-	err := s.row(ctx, s.read, `SELECT i.json FROM harmony_conversation_items i
-			JOIN harmony_conversations c ON c.key = i.conversation
-		WHERE i.conversation = $1 AND i.item = $2 AND c.expires >= {now}`,
-		[]any{sqlKey(tenant, id), sqlKey(tenant, item)}, &found.JSON)
+	_, err := sized(ctx, func(limit int) (size int, err error) {
+		err = s.row(ctx, s.read, `SELECT length(i.json), CASE WHEN length(i.json) <= CAST($2 AS BIGINT) THEN i.json END
+			FROM harmony_conversation_items i JOIN harmony_conversations c ON c.key = i.conversation
+			WHERE i.conversation = $1 AND i.item = $3 AND c.expires >= {now}`,
+			[]any{sqlKey(tenant, id), limit, sqlKey(tenant, item)}, &size, &found.JSON)
+		return size, err
+	})
 	if err != nil {
 		return Item{}, s.wrap("get an item of a conversation", orNotFound(err))
 	}

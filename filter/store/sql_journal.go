@@ -50,33 +50,39 @@ func (s *SQL) Events(ctx context.Context, tenant, id string, after int, wait tim
 	return batches, s.wrap("get events", err)
 }
 
-// eventsQuery reads the batches of the response $1 after event number $2, at
-// most $3 bytes and $4 rows, but at least one batch. The inner query reads only
+// eventsQuery reads the batches of the response $1 after event number $3, at
+// most $4 bytes and $5 rows, but at least one batch. The inner query reads only
 // the sizes, starting with the batch that contains the event.
-const eventsQuery = `WITH page AS (
+const eventsQuery = `WITH sizes AS (
 		SELECT first, size, sum(size) OVER (ORDER BY first ROWS UNBOUNDED PRECEDING) AS total FROM (
 			SELECT first, length(sse) AS size FROM harmony_events
-			WHERE response = $1 AND last > $2
-				AND first >= coalesce((SELECT max(first) FROM harmony_events WHERE response = $1 AND first <= $2), 0)
-			ORDER BY first LIMIT $4
-		) sizes
+			WHERE response = $1 AND last > $3
+				AND first >= coalesce((SELECT max(first) FROM harmony_events WHERE response = $1 AND first <= $3), 0)
+			ORDER BY first LIMIT $5
+		) each
+	), page AS (
+		SELECT min(first) AS first, max(first) AS last, max(total) AS bytes FROM sizes
+		WHERE total <= $4 OR total = size
 	)
-	SELECT e.first, e.last, e.ends, e.sse FROM harmony_events e
+	SELECT e.first, e.last, e.ends, page.bytes, CASE WHEN page.bytes <= CAST($2 AS BIGINT) THEN e.sse END
+		FROM page JOIN harmony_events e ON e.response = $1 AND e.first >= page.first AND e.first <= page.last
 		JOIN harmony_responses r ON r.key = e.response JOIN harmony_chains c ON c.id = r.chain
-		WHERE e.response = $1 AND e.first >= (SELECT min(first) FROM page)
-			AND e.first <= (SELECT max(first) FROM page WHERE total <= $3 OR total = size)
-			AND c.expires >= {now} ORDER BY e.first`
+		WHERE c.expires >= {now} ORDER BY e.first`
 
 // eventsRows is the most batches considered for one page.
 const eventsRows = 4096
 
 func (s *SQL) eventsAfter(ctx context.Context, key []byte, after int) (batches []Batch, err error) {
-	args := []any{key, after, eventsBytes, eventsRows}
-	err = s.rows(ctx, s.read, eventsQuery, args, func(scan func(...any) error) error {
-		var b Batch
-		err := scan(&b.First, &b.Last, &b.End, &b.SSE)
-		batches = append(batches, b)
-		return err
+	_, err = sized(ctx, func(limit int) (size int, err error) {
+		batches = nil
+		args := []any{key, limit, after, eventsBytes, eventsRows}
+		err = s.rows(ctx, s.read, eventsQuery, args, func(scan func(...any) error) error {
+			var b Batch
+			err := scan(&b.First, &b.Last, &b.End, &size, &b.SSE)
+			batches = append(batches, b)
+			return err
+		})
+		return size, err
 	})
 	return batches, err
 }
@@ -97,6 +103,14 @@ func (s *SQL) watch(ctx context.Context) {
 	}
 }
 
+// pollTime bounds one poll. As with other accesses, one that takes less shows a store that is slow,
+// and does not hang.
+const pollTime = accessTime
+
+// Through has the accesses that the store makes of its own accord, its polls, made by access. So
+// they are not made while a breaker is open, and show it whether the store hangs.
+func (s *SQL) Through(access Access) { s.through.Store(&access) }
+
 // poll notifies the followers of responses whose last batch is not the one in
 // seen. It returns the last batches. After an error it returns seen.
 func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 {
@@ -110,17 +124,13 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 		keys[i] = []byte(k)
 	}
 
-	now := make(map[string]int64, len(followed))
-	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
-		WHERE response IN (SELECT key
-			FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
-		var key []byte
-		var first int64
-		if err := scan(&key, &first); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, pollTime)
+	defer cancel()
+	now, err := resultOf(func(now *map[string]int64) error {
+		return (*s.through.Load())(ctx, func(ctx context.Context) (err error) {
+			*now, err = s.lastBatches(ctx, keys)
 			return err
-		}
-		now[string(key)] = first
-		return nil
+		})
 	})
 	if err != nil {
 		return seen
@@ -133,4 +143,19 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 	}
 
 	return now
+}
+
+// lastBatches returns the first event of the last batch of each response.
+func (s *SQL) lastBatches(ctx context.Context, keys [][]byte) (map[string]int64, error) {
+	last := make(map[string]int64, len(keys))
+	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
+		WHERE response IN (SELECT key
+			FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
+		var key []byte
+		var first int64
+		err := scan(&key, &first)
+		last[string(key)] = first
+		return err
+	})
+	return last, err
 }

@@ -124,13 +124,13 @@ func TestSQLQueueBytes(t *testing.T) {
 	}
 	large := bytes.Repeat([]byte{'x'}, 10_000)
 	for name, write := range map[string]func() error{
-		"a response":         func() error { return s.Put(ctx, "a", &Response{ID: "r", Version: 1, Object: large}) },
-		"items":              func() error { return s.AddItems(ctx, "a", "c", "", []Item{{ID: "i", JSON: large}}) },
-		"texts":              func() error { return s.PutTexts(ctx, "a", map[string]string{"x": string(large)}) },
-		"a batch of events":  func() error { return s.Append(ctx, "a", "live", "me", Batch{SSE: large}) },
-		"a text if absent":   func() error { _, err := s.PutTextIfAbsent(ctx, "a", "y", string(large)); return err },
-		"an approval record": func() error { return s.CompleteApproval(ctx, "a", "z", string(large)) },
-		"metadata":           func() error { return s.PutMetadata(ctx, "a", "c", large) },
+		"a response":        func() error { return s.Put(ctx, "a", &Response{ID: "r", Version: 1, Object: large}) },
+		"items":             func() error { return s.AddItems(ctx, "a", "c", "", []Item{{ID: "i", JSON: large}}) },
+		"texts":             func() error { return s.PutTexts(ctx, "a", map[string]string{"x": string(large)}) },
+		"a batch of events": func() error { return s.Append(ctx, "a", "live", "me", Batch{SSE: large}) },
+		"a text if absent":  func() error { _, err := s.PutTextIfAbsent(ctx, "a", "y", string(large)); return err },
+		"an approval":       func() error { return s.CompleteApproval(ctx, "a", "z", string(large)) },
+		"metadata":          func() error { return s.PutMetadata(ctx, "a", "c", large) },
 	} {
 		if name == "a batch of events" {
 			if err := s.Put(ctx, "a", &Response{ID: "live", Version: 1, Live: true, Owner: "me", Lease: time.Minute}); err != nil {

@@ -177,32 +177,47 @@ func flag(b bool) int {
 	return 0
 }
 
-// sqlResponse lists the columns that scanResponse reads.
-const sqlResponse = `r.id, r.previous, r.conversation, r.version, r.live, r.owner, 
-	coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) < {now}, r.body`
+// Of the queries that read what may be large, $2 is the limit of sized: where there is more, they
+// return the size and no contents. The sizes come from rows in which nothing else is, so that
+// SQLite does not read the contents to know them. length costs no reading in either database.
 
-// scanResponse reads a response, and further columns of the row into more.
-func scanResponse(ctx context.Context, scan func(...any) error, more ...any) (*Response, error) {
-	var r Response
+// sqlResponse lists the columns that scanResponse reads, except size and body.
+const sqlResponse = `r.id, r.previous, r.conversation, r.version, r.live, r.owner,
+	coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) < {now}`
+
+// scanResponse reads a response, and further columns of the row into more. It returns the size of
+// what is read. Above limit there is no body.
+func scanResponse(
+	ctx context.Context, limit int, scan func(...any) error, more ...any,
+) (r *Response, size int, err error) {
+	r = &Response{}
 	var body []byte
 	var lapsed bool
-	if err := scan(
-		append([]any{&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &body}, more...)...,
-	); err != nil {
-		return nil, err
+	if err := scan(append([]any{
+		&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &size, &body,
+	}, more...)...); err != nil {
+		return nil, 0, err
 	}
+
 	r.Lapsed = r.Live && lapsed
-	return &r, decodeBody(ctx, body, &r)
+	if size > limit {
+		return nil, size, nil
+	}
+	return r, size, decodeBody(ctx, body, r)
 }
 
 // Get implements [Responses].
-func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
-	scan := func(into ...any) error {
-		return s.row(ctx, s.read, `SELECT `+sqlResponse+` FROM harmony_responses r
-			JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1
-				AND c.expires >= {now}`, []any{sqlKey(tenant, id)}, into...)
-	}
-	r, err := scanResponse(ctx, scan)
+func (s *SQL) Get(ctx context.Context, tenant, id string) (r *Response, err error) {
+	_, err = sized(ctx, func(limit int) (size int, err error) {
+		scan := func(into ...any) error {
+			return s.row(ctx, s.read, `SELECT `+sqlResponse+`, length(r.body),
+					CASE WHEN length(r.body) <= CAST($2 AS BIGINT) THEN r.body END
+				FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain
+				WHERE r.key = $1 AND c.expires >= {now}`, []any{sqlKey(tenant, id), limit}, into...)
+		}
+		r, size, err = scanResponse(ctx, limit, scan)
+		return size, err
+	})
 	if err != nil {
 		return nil, s.wrap("get a response", orNotFound(err))
 	}
@@ -212,27 +227,35 @@ func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
 // chainQuery reads the chain of the response with key $1, the first response
 // first.
 const chainQuery = `WITH RECURSIVE r (
-		key, chain, depth, previous_key, id, previous, conversation, version, live, owner, body, remaining
+		key, chain, depth, previous_key, id, previous, conversation, version, live, owner, size, remaining
 	) AS (
 		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation,
-			p.version, p.live, p.owner, p.body, c.expires - {now}
+			p.version, p.live, p.owner, length(p.body), c.expires - {now}
 		FROM harmony_responses p JOIN harmony_chains c ON c.id = p.chain
 		WHERE p.key = $1 AND c.expires >= {now}
 	UNION ALL
 		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation,
-			p.version, p.live, p.owner, p.body, r.remaining
+			p.version, p.live, p.owner, length(p.body), r.remaining
 		FROM r {previous} p ON p.key = r.previous_key AND p.chain = r.chain AND p.depth = r.depth - 1
-	)
-	SELECT ` + sqlResponse + `, r.chain, r.remaining FROM r ORDER BY r.depth`
+	), total AS (SELECT sum(size) AS bytes FROM r)
+	SELECT ` + sqlResponse + `, total.bytes, CASE WHEN total.bytes <= CAST($2 AS BIGINT)
+			THEN (SELECT body FROM harmony_responses WHERE key = r.key LIMIT 1) END,
+		r.chain, r.remaining FROM r CROSS JOIN total ORDER BY r.depth`
 
 // Chain implements [Responses].
 func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error) {
 	var found []*Response
 	var chain, left int64
-	err := s.rows(ctx, s.read, chainQuery, []any{sqlKey(tenant, id)}, func(scan func(...any) error) error {
-		r, err := scanResponse(ctx, scan, &chain, &left)
-		found = append(found, r)
-		return err
+	_, err := sized(ctx, func(limit int) (size int, err error) {
+		found = nil
+		args := []any{sqlKey(tenant, id), limit}
+		err = s.rows(ctx, s.read, chainQuery, args, func(scan func(...any) error) (err error) {
+			var r *Response
+			r, size, err = scanResponse(ctx, limit, scan, &chain, &left)
+			found = append(found, r)
+			return err
+		})
+		return size, err
 	})
 	// A chain that does not begin with a first response has lost one: it cannot be continued.
 	if err == nil && (len(found) == 0 || found[0].Previous != "") {
@@ -294,28 +317,42 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 		keys[i] = sqlKey(tenant, id)
 	}
 
-	// In the order of writing, so that of an item in several responses the last one stays.
-	err := s.rows(ctx, s.read, `SELECT body FROM harmony_responses WHERE written IN (
-			SELECT max(i.written) FROM harmony_items i
-			JOIN harmony_responses r ON r.key = i.response JOIN harmony_chains c ON c.id = r.chain
-			WHERE i.item IN (SELECT key FROM {keys}) AND c.expires >= {now} GROUP BY i.item
-		) ORDER BY written`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
-		var body []byte
-		if err := scan(&body); err != nil {
-			return err
-		}
-		var r Response
-		if err := decodeBody(ctx, body, &r); err != nil {
-			return err
-		}
-		r.take(wanted, found)
-		return nil
+	size, err := sized(ctx, func(limit int) (size int, err error) {
+		err = s.rows(ctx, s.read, itemsQuery, []any{sqlKeys(keys), limit}, func(scan func(...any) error) error {
+			var body []byte
+			if err := scan(&size, &body); err != nil || size > limit {
+				return err
+			}
+			var r Response
+			if err := decodeBody(ctx, body, &r); err != nil {
+				return err
+			}
+			r.take(wanted, found)
+			return nil
+		})
+		return size, err
 	})
 	if err != nil {
 		return nil, s.wrap("get items", err)
 	}
+
+	// The bodies go with this call.
+	_ = TakeRoom(ctx, foundBytes(found)-size)
 	return found, nil
 }
+
+// itemsQuery reads the bodies of the responses that have the items, in the order of writing: of an
+// item in several responses the last one stays.
+const itemsQuery = `WITH page AS (
+		SELECT written, length(body) AS size FROM harmony_responses WHERE written IN (
+			SELECT max(i.written) FROM harmony_items i
+			JOIN harmony_responses r ON r.key = i.response JOIN harmony_chains c ON c.id = r.chain
+			WHERE i.item IN (SELECT key FROM {keys}) AND c.expires >= {now} GROUP BY i.item
+		)
+	), total AS (SELECT sum(size) AS bytes FROM page)
+	SELECT total.bytes, CASE WHEN total.bytes <= CAST($2 AS BIGINT)
+			THEN (SELECT body FROM harmony_responses r WHERE r.written = page.written LIMIT 1) END
+		FROM page CROSS JOIN total ORDER BY page.written`
 
 // Delete implements [Responses].
 func (s *SQL) Delete(ctx context.Context, tenant, id string) error {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,8 @@ func TestSQLite(t *testing.T) {
 	storetest.Test(t, openSQLite)
 }
 
+func TestSQLiteRoomFirst(t *testing.T) { storetest.TestRoomFirst(t, openSQLite) } // not parallel: allocations are counted
+
 func TestSQLiteShared(t *testing.T) {
 	t.Parallel()
 	storetest.TestShared(t, func(t testing.TB) storetest.Open {
@@ -69,6 +72,54 @@ func TestSQLiteWork(t *testing.T) {
 	ctx := work.New(t.Context(), 1000).Context()
 	if _, err := s.Items(ctx, "a", []string{r.Input[0].ID}); !errors.Is(err, work.ErrExceeded) || !store.Answered(err) {
 		t.Errorf("an item of a large response: %v", err)
+	}
+}
+
+// TestSQLitePolls shows that all looking for events of other processes goes through the access
+// that a breaker gives: without it nothing is seen, with it everything is.
+func TestSQLitePolls(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
+	followed, other := openURL(t, url, testOptions).(*store.SQL), openURL(t, url, testOptions)
+	var polls atomic.Int64
+	var open atomic.Bool
+	followed.Through(func(ctx context.Context, do func(context.Context) error) error {
+		polls.Add(1)
+		if !open.Load() {
+			return store.ErrHangs
+		}
+		return do(ctx)
+	})
+
+	put(t, other, live("r", 1))
+	seen := make(chan []store.Batch, 1)
+	go func() {
+		batches, _ := followed.Events(t.Context(), "a", "r", -1, 20*time.Second)
+		seen <- batches
+	}()
+	await := func(polled int64) {
+		for end := time.Now().Add(20 * time.Second); polls.Load() < polled; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("nothing is polled")
+			}
+		}
+	}
+
+	// The first poll shows that there is a follower.
+	await(1)
+	if err := other.Append(t.Context(), "a", "r", "me", store.Batch{SSE: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	await(polls.Load() + 3)
+	select {
+	case batches := <-seen:
+		t.Errorf("%d batches are seen though no poll was let through", len(batches))
+	default:
+	}
+
+	open.Store(true)
+	if batches := <-seen; len(batches) != 1 {
+		t.Errorf("%d batches are seen after polls were let through", len(batches))
 	}
 }
 

@@ -22,19 +22,30 @@ func (s *SQL) Texts(ctx context.Context, tenant string, names []string) (map[str
 		nameOf[string(keys[i])] = name
 	}
 
-	err := s.rows(ctx, s.read, `SELECT key, text FROM harmony_texts WHERE key IN (SELECT key FROM {keys})
-			AND expires >= {now}`,
-		[]any{sqlKeys(keys)}, func(scan func(...any) error) error {
-			var key, text []byte
-			err := scan(&key, &text)
-			texts[nameOf[string(key)]] = string(text)
-			return err
+	_, err := sized(ctx, func(limit int) (size int, err error) {
+		err = s.rows(ctx, s.read, textsQuery, []any{sqlKeys(keys), limit}, func(scan func(...any) error) error {
+			var key []byte
+			var text sql.NullString
+			if err := scan(&key, &size, &text); err != nil || size > limit {
+				return err
+			}
+			texts[nameOf[string(key)]] = text.String
+			return nil
 		})
+		return size, err
+	})
 	if err != nil {
 		return nil, s.wrap("get texts", err)
 	}
 	return texts, nil
 }
+
+const textsQuery = `WITH page AS (
+		SELECT key, length(text) AS size FROM harmony_texts WHERE key IN (SELECT key FROM {keys}) AND expires >= {now}
+	), total AS (SELECT sum(size) AS bytes FROM page)
+	SELECT page.key, total.bytes, CASE WHEN total.bytes <= CAST($2 AS BIGINT)
+			THEN (SELECT text FROM harmony_texts t WHERE t.key = page.key LIMIT 1) END
+		FROM page CROSS JOIN total`
 
 // PutTexts implements [Texts]. Rows are locked in the order of their keys, to
 // avoid deadlocks.
@@ -66,6 +77,7 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), []byte(tenant)})
 	}
 
+	// WHERE true tells SQLite's parser that ON CONFLICT is not a join's ON.
 	_, err = s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires{, tenant})
 		SELECT a, b, {now} + CAST($2 AS BIGINT){, c} FROM {rows} WHERE true ORDER BY n
 		ON CONFLICT (key) DO UPDATE

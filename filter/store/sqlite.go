@@ -75,6 +75,8 @@ func checkSQLitePath(path string) error {
 }
 
 func openSQLite(path string, connections int, pragmas ...string) (*sql.DB, error) {
+	// A transaction that begins as a reader and then writes fails at once where another one writes,
+	// whatever busy_timeout says: all begin as writers, which wait for each other.
 	query := url.Values{"_pragma": append([]string{"busy_timeout(5000)"}, pragmas...), "_txlock": {"immediate"}}
 	source := url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: query.Encode()}
 	db, err := sql.Open("sqlite", source.String())

@@ -15,10 +15,14 @@
 // What is stored is JSON and text that this package does not read, except ids of items. It
 // knows no API, no engine and no clients; a tenant is a name.
 //
+// What is read of a store may be large where the request that names it is small: [WithRoom] has its
+// size taken of the request's memory before it is read.
+//
 // The files: memory_*.go, with the cache lru.go; sql*.go for both databases, with sqlite*.go
 // and postgres*.go for what differs, such as the bounds of a file (sqlite_room.go) and single
 // statements (postgres_single.go); redis_*.go, with scripts in redis/; body.go for the bytes of
-// a response in all of the last three; notifier.go for those who follow a stream.
+// a response in all of the last three; room.go for the sizes of what is read; notifier.go for
+// those who follow a stream.
 package store
 
 import (
@@ -34,7 +38,8 @@ import (
 // must not change the values that it returns.
 //
 // Methods return this package's errors as documented. Any other error means
-// that the store failed or cannot be reached.
+// that the store failed or cannot be reached. Where the context of a call has a room
+// ([WithRoom]), what is read is taken of it first, and the error may be [ErrNoRoom].
 //
 // Contexts have a deadline: the breaker leaves an access at its deadline only. One that is
 // canceled waits until the store has noticed.
@@ -57,10 +62,10 @@ var (
 )
 
 // Answered reports whether an error, or nil, is what a store that works returns: one of the
-// errors above, or that of an account that did not have the steps to read what is stored.
+// errors above, or that of a request that did not have the steps or the memory for what is read.
 func Answered(err error) bool {
 	return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrTooLarge) ||
-		errors.Is(err, work.ErrExceeded)
+		errors.Is(err, work.ErrExceeded) || errors.Is(err, ErrNoRoom)
 }
 
 // Responses keeps responses and their items. Where the context of a call has an account

@@ -12,11 +12,12 @@ import (
 // The stored items that a request brings into its prompt are bounded like its body:
 // in bytes of the items' JSON, before anything is made of them.
 
-// madeOfStored is how many bytes of memory stored items take, for each byte of their JSON:
-// the JSON itself, texts without escapes, and what is stored or answered of them again.
-const madeOfStored = 3
+// madeOfStored is how many bytes of memory are made of stored items, for each byte of their JSON,
+// of which the store has taken room: texts without escapes, and what is stored or answered of
+// them again.
+const madeOfStored = 2
 
-// bringIn takes room for so many bytes of stored items, and for what is made of them.
+// bringIn takes room for what is made of so many bytes of stored items.
 func (r *itemReader) bringIn(param string, bytes int) *apierror.Error {
 	if err := r.count(param, bytes); err != nil {
 		return err

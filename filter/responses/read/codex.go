@@ -72,7 +72,7 @@ func (d *decoder) continueTurn(ctx context.Context) (*Repeated, *apierror.Error)
 		return nil, nil
 	}
 
-	r, err := stored.Current(ctx, d.reader.Store, d.rc.Tenant, d.fields.previous, d.rc.Room)
+	r, err := stored.Current(ctx, d.reader.Store, d.rc.Tenant, d.fields.previous)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		// Reading the chain fails with the right error.

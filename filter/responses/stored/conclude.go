@@ -18,15 +18,14 @@ import (
 )
 
 // Current reads a response. One whose process has died ends as failed here.
-// Errors are the store's, or those of room, which takes memory for the stream that is
-// read then.
-func Current(ctx context.Context, s store.Store, tenant, id string, room room) (*store.Response, error) {
+// Errors are the store's.
+func Current(ctx context.Context, s store.Store, tenant, id string) (*store.Response, error) {
 	for {
 		r, err := s.Get(ctx, tenant, id)
 		if err != nil || !r.Live || !r.Lapsed {
 			return r, err
 		}
-		ended, err := conclude(ctx, s, tenant, r, item.StatusFailed, room)
+		ended, err := conclude(ctx, s, tenant, r, item.StatusFailed)
 		if !errors.Is(err, store.ErrConflict) {
 			return ended, err
 		}
@@ -37,7 +36,7 @@ func Current(ctx context.Context, s store.Store, tenant, id string, room room) (
 // has died. The first writer decides: store.ErrConflict means that it was
 // another. The items that were complete are the response's output.
 func conclude(
-	ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room,
+	ctx context.Context, s store.Store, tenant string, r *store.Response, status string,
 ) (*store.Response, error) {
 	ended := *r
 	// Another writer of the same version gets the conflict, and sees this end.
@@ -48,7 +47,7 @@ func conclude(
 		return nil, err
 	}
 
-	batches, err := journalOf(ctx, s, tenant, r.ID, room)
+	batches, err := journalOf(ctx, s, tenant, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func conclude(
 		return nil, err
 	}
 	// From here on nothing is added to the journal any more.
-	if batches, err = journalOf(ctx, s, tenant, r.ID, room); err != nil {
+	if batches, err = journalOf(ctx, s, tenant, r.ID); err != nil {
 		return nil, err
 	}
 
@@ -72,7 +71,7 @@ func conclude(
 		ended = whole
 	}
 
-	return &ended, endJournal(ctx, s, tenant, &ended, room)
+	return &ended, endJournal(ctx, s, tenant, &ended)
 }
 
 // concludedObject is the object of a live response with the status with which it
@@ -91,16 +90,8 @@ func concludedObject(object []byte, status string) ([]byte, error) {
 	return object, nil
 }
 
-// room takes memory for so many bytes before something is made of them, and refuses what
-// there is no room for.
-type room = func(bytes int) *apierror.Error
-
-// streamFactor is how many times the bytes of a stream are in memory while its response is
-// ended: as they are read, and the items that are taken out.
-const streamFactor = 2
-
-// journalOf reads a whole stream.
-func journalOf(ctx context.Context, s store.Store, tenant, id string, room room) ([]store.Batch, error) {
+// journalOf reads a whole stream, which can be far larger than the response.
+func journalOf(ctx context.Context, s store.Store, tenant, id string) ([]store.Batch, error) {
 	var all []store.Batch
 	for after := -1; ; {
 		batches, err := s.Events(ctx, tenant, id, after, 0)
@@ -108,16 +99,22 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string, room room)
 			return all, err
 		}
 
-		for i := range batches {
-			// A stream can be far larger than the response: each batch is paid for when it is there.
-			if refused := room(streamFactor * len(batches[i].SSE)); refused != nil {
-				return nil, refused
-			}
+		// The store has taken room for what it has read. The items are copies of parts of it.
+		if err := store.TakeRoom(ctx, batchBytes(batches)); err != nil {
+			return nil, fmt.Errorf("read the items of a stream: %w", err)
 		}
 
 		all = append(all, batches...)
 		after = batches[len(batches)-1].Last
 	}
+}
+
+// batchBytes is how many bytes the events of batches have.
+func batchBytes(batches []store.Batch) (n int) {
+	for i := range batches {
+		n += len(batches[i].SSE)
+	}
+	return n
 }
 
 // itemsDone are the items that a stream has completed, in the order of the
@@ -147,8 +144,8 @@ func itemsDone(batches []store.Batch) []store.Item {
 
 // endJournal adds the last event to the stream of a response that has ended,
 // unless the stream has one.
-func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Response, room room) error {
-	batches, err := journalOf(ctx, s, tenant, r.ID, room)
+func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Response) error {
+	batches, err := journalOf(ctx, s, tenant, r.ID)
 	if err != nil {
 		return err
 	}

@@ -105,16 +105,6 @@ func (s *Server) listConversation(ctx context.Context, r *api.HTTPRequest) ([]by
 		return nil, apiErr
 	}
 
-	// How large the page is, is known when it has been read. No page is larger than the
-	// conversation.
-	size, err := s.Store.ConversationSize(ctx, r.Context.Tenant, id)
-	if err != nil {
-		return nil, ConversationError(id, err)
-	}
-	if err := r.Context.Room(int(size.Bytes)); err != nil {
-		return nil, err
-	}
-
 	limit := page.Limit
 	// Shows whether there are more.
 	page.Limit++
@@ -206,12 +196,11 @@ func (s *Server) getConversationItem(ctx context.Context, r *api.HTTPRequest) ([
 	if err != nil {
 		return nil, s.itemError(ctx, r, err)
 	}
-	// Twice: the item as the store returns it, and the copy that is answered.
-	if err := r.Context.Room(2 * len(it.JSON)); err != nil {
+
+	// The answer is a copy: the store's memory has the same bytes, which must not be handed out.
+	if err := r.Context.Room(len(it.JSON)); err != nil {
 		return nil, err
 	}
-
-	// The store's memory has the same bytes, which must not be handed out.
 	return slices.Clone(item.Shown(it)), nil
 }
 

@@ -15,8 +15,8 @@ import (
 // CodeItemNotFound is the code of an error that says that an item is missing.
 const CodeItemNotFound = "item_not_found"
 
-// Unavailable is the answer where a request needs the store and the store fails, or has
-// more to read for it than a request may, or than there is room for.
+// Unavailable is the answer where a request needs the store and the store fails, is full, or
+// has more to read for it than a request may, or than there is room for.
 func Unavailable(cause error) *apierror.Error {
 	if errors.Is(cause, work.ErrExceeded) {
 		return turn.WorkError("", cause)
@@ -24,6 +24,14 @@ func Unavailable(cause error) *apierror.Error {
 	if refused := new(apierror.Error); errors.As(cause, &refused) {
 		return refused
 	}
+
+	// The store works, and would say the same again: no 5xx, which clients repeat.
+	if errors.Is(cause, store.ErrTooLarge) {
+		return apierror.New(http.StatusRequestEntityTooLarge, "response_too_large", "",
+			"The store has no room for the response with its stream. Delete responses and conversations that are "+
+				"not needed, or ask for less. (The operator can raise responses.store_bytes.)").With(cause)
+	}
+
 	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "",
 		"The store of responses does not answer. Try again.").With(cause)
 }
@@ -54,7 +62,8 @@ func ConversationError(id string, err error) *apierror.Error {
 		return conversationLocked(id)
 	case errors.Is(err, store.ErrTooLarge):
 		return apierror.New(http.StatusRequestEntityTooLarge, CodeTooLarge, "",
-			"The store has no room for the items. Send less, or begin another conversation.")
+			"The store has no room for the items. Send less, or begin another conversation. (The operator can "+
+				"raise responses.store_bytes.)")
 	}
 	return Unavailable(err)
 }

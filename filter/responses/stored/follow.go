@@ -37,7 +37,17 @@ const lateReads = 6
 func (f *Follower) Next(
 	ctx context.Context, reserve func(bytes int) *apierror.Error,
 ) (sse []byte, end bool, apiErr *apierror.Error) {
-	batches, err := f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, followWait)
+	ctx = store.WithRoom(ctx, func(bytes int) error {
+		// Not returned as it is: it is no nil error where it is a nil pointer.
+		if refused := reserve(bytes); refused != nil {
+			return refused
+		}
+		return nil
+	})
+
+	// The stream is kept alive meanwhile: it waits for a store that hangs. What follows is only
+	// asked for at the end of the stream.
+	batches, err := f.store.Events(store.Patiently(ctx), f.key.Tenant, f.key.ID, f.after, followWait)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
@@ -46,6 +56,14 @@ func (f *Follower) Next(
 		return f.take(batches, reserve)
 	}
 
+	return f.atTheEnd(ctx, reserve)
+}
+
+// atTheEnd returns what there is for a follower to whom no event has come: nothing while the
+// response is being made, else the end of the stream, which it writes if nobody else does.
+func (f *Follower) atTheEnd(
+	ctx context.Context, reserve func(bytes int) *apierror.Error,
+) (sse []byte, end bool, apiErr *apierror.Error) {
 	// Not the whole response, as long as it is being made: it can be large, and this is asked
 	// each second by everyone who follows.
 	head, err := f.store.Head(ctx, f.key.Tenant, f.key.ID)
@@ -56,7 +74,7 @@ func (f *Follower) Next(
 		return nil, false, nil
 	}
 
-	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID, reserve)
+	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID)
 	switch {
 	case err != nil:
 		return nil, false, responseError(f.key.ID, err)
@@ -67,7 +85,7 @@ func (f *Follower) Next(
 
 	// It has ended, but the journal may not say so: its process still stores the last
 	// events, or died in between.
-	batches, err = journalOf(ctx, f.store, f.key.Tenant, f.key.ID, reserve)
+	batches, err := journalOf(ctx, f.store, f.key.Tenant, f.key.ID)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
@@ -78,15 +96,16 @@ func (f *Follower) Next(
 		if f.late < lateReads {
 			return nil, false, nil
 		}
-		err = endJournal(ctx, f.store, f.key.Tenant, r, reserve)
+		err = endJournal(ctx, f.store, f.key.Tenant, r)
 	}
 
 	if err == nil {
 		batches, err = f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, 0)
 	}
 
+	// A store that is full may have dropped the response since it was read.
 	if err != nil {
-		return nil, false, Unavailable(err)
+		return nil, false, responseError(f.key.ID, err)
 	}
 	// All events have been returned.
 	if len(batches) == 0 {
@@ -106,26 +125,22 @@ func (f *Follower) Fail(err *apierror.Error) []byte {
 	return w.Dst
 }
 
-// take returns the events of batches that are new, unless reserve refuses them. Until they
-// are copied there is room for the batches too.
+// take returns the events of batches that are new, unless reserve refuses the copy. The store has
+// taken room for the batches.
 func (f *Follower) take(
 	batches []store.Batch, reserve func(bytes int) *apierror.Error,
 ) (sse []byte, end bool, err *apierror.Error) {
-	size := 0
-	for _, b := range batches {
-		size += len(b.SSE)
-	}
-
-	if err := reserve(2 * size); err != nil {
+	// The batches go with this call; what is returned stays reserved.
+	size := batchBytes(batches)
+	defer func() { _ = reserve(-size) }()
+	if err := reserve(size); err != nil {
 		return nil, false, err
 	}
 
-	// The batches go with this call; what is returned stays reserved.
-	defer func() { _ = reserve(-size) }()
 	sse = make([]byte, 0, size)
 	for _, b := range batches {
 		events := b.SSE
-		// No record may cost more than it has.
+		// A journal is not trusted: no numbers in it may cost more than its bytes.
 		for number := b.First; number <= f.after && len(events) > 0; number++ {
 			events = afterEvent(events)
 		}

@@ -139,3 +139,49 @@ func TestItemsDone(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestFullStore shows what is said where a store has no room for the end of a response or of its
+// stream, or has dropped the response: it answers, and to try again would help nobody.
+func TestFullStore(t *testing.T) {
+	t.Parallel()
+	object := []byte(`{"id":"r","status":"in_progress","background":true,"text":"` + strings.Repeat("x", 1500) + `"}`)
+	for name, c := range map[string]struct {
+		live    bool
+		dropped bool
+		status  int
+		says    string
+	}{
+		"no room for the end":        {true, false, http.StatusRequestEntityTooLarge, "responses.store_bytes"},
+		"no room for the last event": {false, false, http.StatusRequestEntityTooLarge, "responses.store_bytes"},
+		"the response was dropped":   {false, true, http.StatusNotFound, "is not stored (any more)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			m := store.NewMemory(store.Options{ResponseBytes: 2000, ResponseTTL: time.Hour, Now: func() time.Time { return now }})
+			must(t, m.Put(t.Context(), "t", &store.Response{ID: "r", Version: 1, Live: c.live, Owner: "me", Object: object}))
+			now = now.Add(time.Second) // the lease has lapsed
+
+			var s store.Store = m
+			if c.dropped {
+				s = &dropping{m}
+			}
+			f := NewFollower(s, store.Key{Tenant: "t", ID: "r"})
+			f.late = lateReads
+			_, _, err := f.Next(t.Context(), func(int) *apierror.Error { return nil })
+			if err == nil || err.Status != c.status || !strings.Contains(err.Message, c.says) {
+				t.Errorf("%+v", err)
+			}
+		})
+	}
+}
+
+// dropping is a store that drops a response before an event is added to its stream.
+type dropping struct{ store.Store }
+
+func (s *dropping) Append(ctx context.Context, tenant, id, owner string, b store.Batch) error {
+	if err := s.Delete(ctx, tenant, id); err != nil {
+		return err
+	}
+	return s.Store.Append(ctx, tenant, id, owner, b)
+}

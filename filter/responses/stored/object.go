@@ -17,11 +17,10 @@ import (
 // ended, which completed_at does not say. Clients do not get it.
 const StoppedAt = "stopped_at"
 
-// newObject makes the object of a stored response, once there is room for it beside the
-// response itself.
+// newObject makes the object of a stored response, once there is room for it.
 func newObject(rc *turn.RequestContext, r *store.Response) ([]byte, *apierror.Error) {
 	size := len(r.Object) + ItemBytes(r.Output...) + len(r.Output) + len(`,"output":[]`)
-	if err := rc.Room(size + len(r.Object) + ResponseBytes(r)); err != nil {
+	if err := rc.Room(size); err != nil {
 		return nil, err
 	}
 	return AppendObject(make([]byte, 0, size), r), nil

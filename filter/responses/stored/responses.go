@@ -20,7 +20,7 @@ func (s *Server) find(ctx context.Context, r *api.HTTPRequest) (*store.Response,
 	if s.Store == nil {
 		return nil, responseNotFound(r.IDs[0])
 	}
-	found, err := Current(ctx, s.Store, r.Context.Tenant, r.IDs[0], r.Context.Room)
+	found, err := Current(ctx, s.Store, r.Context.Tenant, r.IDs[0])
 	return found, responseError(r.IDs[0], err)
 }
 
@@ -104,9 +104,6 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 	if err != nil {
 		return nil, responseError(id, err)
 	}
-	if err := r.Context.Room(chainBytes(chain)); err != nil {
-		return nil, err
-	}
 
 	var items []store.Item
 	for i, response := range chain {
@@ -118,14 +115,6 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 	}
 
 	return appendPage(r.Context, items, r.Query)
-}
-
-// chainBytes is how many bytes the responses of a chain have.
-func chainBytes(chain []*store.Response) (n int) {
-	for _, r := range chain {
-		n += len(r.Object) + ResponseBytes(r)
-	}
-	return n
 }
 
 // cancel ends a background response; others end with their request. A response
@@ -144,7 +133,7 @@ func (s *Server) cancel(ctx context.Context, r *api.HTTPRequest) ([]byte, *apier
 			return newObject(r.Context, found)
 		}
 
-		ended, err := conclude(ctx, s.Store, r.Context.Tenant, found, item.StatusCancelled, r.Context.Room)
+		ended, err := conclude(ctx, s.Store, r.Context.Tenant, found, item.StatusCancelled)
 		if errors.Is(err, store.ErrConflict) {
 			// It has just ended by itself.
 			continue

@@ -97,7 +97,7 @@ func (s approvals) begin(ctx context.Context, id string, own *approval) (*approv
 
 	var first approval
 	if err := json.Unmarshal([]byte(text), &first); err != nil {
-		return nil, fmt.Errorf("read an approval record: %w", err)
+		return nil, fmt.Errorf("read an approval: %w", err)
 	}
 
 	return &first, nil
@@ -152,7 +152,7 @@ func (c *completion) store(ctx context.Context, result *tools.Result) error {
 	r.Done, r.Text, r.Error = true, result.Text, result.Error
 	err := c.approvals.store.CompleteApproval(ctx, c.approvals.tenant, approvalName(c.request), r.text())
 	if err != nil {
-		return fmt.Errorf("complete the approval record: %w", err)
+		return fmt.Errorf("complete an approval: %w", err)
 	}
 
 	return nil

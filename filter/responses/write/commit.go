@@ -86,6 +86,9 @@ func (c *commit) store(ctx context.Context, r *store.Response) error {
 }
 
 func (c *commit) put(ctx context.Context, r *store.Response) error {
+	if c.background {
+		ctx = store.Patiently(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, request.StoreTimeout)
 	defer cancel()
 	return c.services.Store.Put(ctx, c.request.Context.Tenant, r)

@@ -1,5 +1,5 @@
--- Arguments: id, id of the item
+-- Arguments: id, id of the item, most bytes of the reply
 if not exists() then return 'NOTFOUND' end
 local json = redis.call('HGET', conversation, 'i:' .. ARGV[3])
 if not json then return 'NOTFOUND' end
-return {json}
+return within({counted(json)})

@@ -1,4 +1,4 @@
--- Arguments: id, '1' to get the responses that it continues too
+-- Arguments: id, '1' to get the responses that it continues too, most bytes of the reply
 local id, all = ARGV[2], ARGV[3] == '1'
 local chain, h = find(id)
 if not chain then return 'NOTFOUND' end
@@ -16,7 +16,7 @@ if all then renew(chain) end
 local fields, bodies = {}, {}
 for i, one in ipairs(ids) do fields[i] = 'b:' .. one end
 in_slices(fields, function(...)
-	for _, body in ipairs(redis.call('HMGET', chain, ...)) do bodies[#bodies + 1] = body end
+	for _, body in ipairs(redis.call('HMGET', chain, ...)) do bodies[#bodies + 1] = counted(body) end
 end)
 
 local reply = {}
@@ -26,4 +26,4 @@ for i = #ids, 1, -1 do
 	reply[#reply + 1] = {ids[i], r[VERSION], r[PREVIOUS], r[CONVERSATION],
 		r[LIVE] and 1 or 0, r[OWNER], lapsed and 1 or 0, bodies[i]}
 end
-return reply
+return within(reply)

@@ -32,6 +32,7 @@ func Test(t *testing.T, open Open) {
 		{"Head", testHead},
 		{"Items", testItems},
 		{"Work", testWork},
+		{"Room", testRoom},
 		{"Leases", testLeases},
 		{"Journal", testJournal},
 		{"JournalEnd", testJournalEnd},
