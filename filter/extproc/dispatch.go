@@ -110,10 +110,15 @@ func (s *Server) protect(requestID string, h *handled, do func()) {
 			if !h.queued {
 				s.returnTokens(h.quota)
 			}
-			h.outcome = api.Refused(apierror.New(http.StatusInternalServerError, "panic", "", "Internal error."))
+			h.outcome = api.Refused(panicked())
 		}
 	}()
 	do()
+}
+
+// panicked is the error of a request whose work has panicked.
+func panicked() *apierror.Error {
+	return apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")
 }
 
 // queueIfBackground queues and starts a response that is to be made in the

@@ -41,8 +41,11 @@ import (
 //	new       requestHeaders: the checks of the headers                         collect, relay, answered
 //	          responseHeaders: Envoy's own reply, made before the request came  relay
 //	collect   collected: the whole body has come                                handle
+//	          inflate: the whole body has come, and it is compressed            inflate
 //	          passCollected: the model is another one, or the rollout excludes  relay
 //	          notCollected: too large, too slow, or dropped for other requests  answered, relay
+//	inflate   inflated: the body is decoded                                     handle
+//	          passCollected, notCollected, as in collect                        relay, answered
 //	handle    takeOutcome: a request                                            run, follow, answered
 //	          takeOutcome: a stored stream                                      follow
 //	          takeOutcome: an object                                            answered, follow
@@ -62,6 +65,7 @@ const (
 	phaseNew      phase = iota // nothing has been received
 	phaseRelay                 // not the filter's: everything is passed on
 	phaseCollect               // may be the filter's: the body is collected, its header reply withheld
+	phaseInflate               // the body is decoded, on another goroutine
 	phaseHandle                // the endpoint handles the request
 	phaseRun                   // a run makes the reply
 	phaseFollow                // the client gets a stored stream
@@ -160,6 +164,11 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 	switch e := e.(type) {
 	case envoyMessage:
 		return kindOf(e.of), x.receive(e.of)
+	case *inflated:
+		if x.phase == phaseInflate { // else a deadline, the drain or Envoy has answered since
+			x.takeInflated(e)
+		}
+		return telemetry.MessageJob, nil
 	case *handled:
 		x.takeOutcome(e)
 		return telemetry.MessageJob, nil
@@ -278,7 +287,7 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 			return errRequestHeaders
 		}
 	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
-		waits := x.phase == phaseCollect || x.phase == phaseHandle || x.phase == phaseRun
+		waits := x.phase == phaseCollect || x.phase == phaseInflate || x.phase == phaseHandle || x.phase == phaseRun
 		if x.upstream == upstreamSilent && waits {
 			return errResponseHeaders
 		}

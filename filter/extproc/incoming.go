@@ -9,7 +9,7 @@ import (
 )
 
 // incoming is an event of an exchange that is none of its run: one of the types of this file,
-// *handled, or *storedEvents. Each is a pointer, or a struct of one: as an interface it
+// *inflated, *handled, or *storedEvents. Each is a pointer, or a struct of one: as an interface it
 // allocates nothing.
 type incoming interface{ incoming() }
 
@@ -30,6 +30,7 @@ func (envoyMessage) incoming()  {}
 func (streamEnded) incoming()   {}
 func (dropped) incoming()       {}
 func (aborted) incoming()       {}
+func (*inflated) incoming()     {}
 func (*handled) incoming()      {}
 func (*storedEvents) incoming() {}
 

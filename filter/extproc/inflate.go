@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
 const (
@@ -22,14 +24,42 @@ const (
 	zstdBytes = maxWindow + 1<<20
 )
 
-// inflate decodes a request body by its content-encoding, up to limit bytes. For each byte
+// inflated is a request body as it was before it was compressed; err is for the client.
+type inflated struct {
+	body []byte
+	err  *apierror.Error
+}
+
+// inflate decodes the collected body on a goroutine of its own: a few kilobytes can become
+// megabytes, which take a core a quarter of a second. It ends with the exchange.
+func (x *exchange) inflate() {
+	x.phase = phaseInflate
+	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
+
+	// From here on the goroutine uses nothing of the exchange, except its inbox.
+	s, in, r := x.s, x.inbox, &x.request
+	requestID, encoding, body, take := r.id, r.encoding, r.body.bytes(), r.share.take
+	x.driver.Go(func() {
+		d := &inflated{}
+		defer func() { in.send(d) }()
+		defer func() {
+			if p := recover(); p != nil {
+				s.logPanic(requestID, p)
+				d.err = panicked()
+			}
+		}()
+		d.body, d.err = inflate(in.ctx, encoding, body, s.o.Config.Limits.MaxBodyBytes, take)
+	})
+}
+
+// inflate decodes a request body by its content-encoding, up to limit bytes, until ctx ends. For each byte
 // that comes out it takes [inflatedOf] of the memory budget.
-func inflate(encoding string, body []byte, limit int64, take func(n int64) *apierror.Error) ([]byte, *apierror.Error) {
+func inflate(
+	ctx context.Context, encoding string, body []byte, limit int64, take func(n int64) *apierror.Error,
+) ([]byte, *apierror.Error) {
 	var r io.Reader
 	var err error
 	switch encoding {
-	case "", "identity":
-		return body, nil
 	case "gzip", "x-gzip":
 		r, err = gzip.NewReader(bytes.NewReader(body))
 	case "zstd":
@@ -55,7 +85,7 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	// One byte more than the limit shows that there is more.
 	var out []byte
 	if err == nil {
-		out, err = io.ReadAll(reserving{io.LimitReader(r, limit+1), take})
+		out, err = io.ReadAll(reserving{ctx, io.LimitReader(r, limit+1), take})
 	}
 
 	if refused := new(apierror.Error); errors.As(err, &refused) {
@@ -77,13 +107,18 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	return out, nil
 }
 
-// reserving is a reader that takes room for what it reads of the memory budget.
+// reserving is a reader that takes room for what it reads of the memory budget, until ctx ends.
 type reserving struct {
+	ctx  context.Context //nolint:containedctx // that of one read
 	r    io.Reader
 	take func(n int64) *apierror.Error
 }
 
 func (c reserving) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+
 	n, err := c.r.Read(p)
 	if refused := c.take(inflatedOf * int64(n)); refused != nil {
 		return 0, refused

@@ -278,19 +278,32 @@ func (x *exchange) collected() {
 		return
 	}
 
-	// What is going to be made of the body is taken before any of it is made.
-	plain := r.encoding == "" || r.encoding == "identity"
-	if plain {
-		if err := r.share.take((madeOf - 1) * int64(r.body.size)); err != nil {
-			x.notCollected(!r.trailers, err)
-			return
-		}
-	}
-	body, err := inflate(r.encoding, r.body.bytes(), x.s.o.Config.Limits.MaxBodyBytes, r.share.take)
-	if err != nil {
-		x.SendError(err)
+	if r.encoding != "" && r.encoding != "identity" {
+		x.inflate()
 		return
 	}
+
+	// What is going to be made of the body is taken before any of it is made.
+	if err := r.share.take((madeOf - 1) * int64(r.body.size)); err != nil {
+		x.notCollected(!r.trailers, err)
+		return
+	}
+	x.decide(r.body.bytes())
+}
+
+// takeInflated has the whole body as it was before it was compressed.
+func (x *exchange) takeInflated(d *inflated) {
+	x.runner.Timers.Clear(run.TimerHandle)
+	if d.err != nil {
+		x.SendError(d.err)
+		return
+	}
+	x.decide(d.body)
+}
+
+// decide has the whole body, decoded: it passes on, or the endpoint handles it.
+func (x *exchange) decide(body []byte) {
+	r := &x.request
 
 	// The model of an encoded body is known only now. It passes on as it came.
 	if r.encoding != "" {
@@ -311,7 +324,7 @@ func (x *exchange) collected() {
 
 	// Only now it is known that more is going to be made of a body that came encoded, and
 	// that its pieces are not passed on.
-	if !plain {
+	if x.phase == phaseInflate {
 		pieces := int64(r.body.size)
 		r.body = collectedBody{}
 		if err := r.share.take((madeOf-inflatedOf)*int64(len(body)) - pieces); err != nil {
