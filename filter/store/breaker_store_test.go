@@ -293,24 +293,24 @@ func TestBreakerStoreOwnAccesses(t *testing.T) {
 	testBreaker(t, func(g *breakerTest) {
 		own := &ownStore{sickStore: g.sickStore}
 		protected := store.WithBreaker(own, store.BreakerOptions{})
-		poll := func() (err error, made bool) {
+		var made atomic.Int32 // beside the poll: one that hangs is left
+		poll := func() error {
 			ctx, cancel := context.WithTimeout(g.Context(), time.Second)
 			defer cancel()
-			err = own.through(ctx, func(ctx context.Context) error {
-				made = true
+			return own.through(ctx, func(ctx context.Context) error {
+				made.Add(1)
 				return g.access(ctx)
 			})
-			return err, made
 		}
 
 		g.delay.Store(int64(time.Hour))
 		for range 5 {
-			if err, _ := poll(); !errors.Is(err, context.DeadlineExceeded) {
+			if err := poll(); !errors.Is(err, context.DeadlineExceeded) {
 				g.Errorf("a poll that hangs: %v", err)
 			}
 		}
-		if err, made := poll(); !errors.Is(err, store.ErrHangs) || made {
-			g.Errorf("a poll while the breaker is open: %v, made: %v", err, made)
+		if err := poll(); !errors.Is(err, store.ErrHangs) || made.Load() != 5 {
+			g.Errorf("a poll while the breaker is open: %v, made: %d", err, made.Load())
 		}
 		if err := protected.Close(); err != nil {
 			g.Error(err)
