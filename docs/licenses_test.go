@@ -23,6 +23,7 @@ var licences = []struct{ name, says string }{
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy"},
 	{"BSD-3-Clause", "Redistributions in binary form must reproduce"},
 	{"ISC", "Permission to use, copy, modify, and/or distribute this software for any purpose"},
+	{"ISC", "Permission to use, copy, modify, and distribute this software for any purpose"},
 }
 
 // licensesOf returns the names of the licences in a text, "" if it has none of them or

@@ -51,6 +51,9 @@ type Options struct {
 	Loopback string
 	// LoopbackTLS is the TLS of the loopback listener. nil: there is none.
 	LoopbackTLS *ListenerTLS
+	// WebSocket is the address of the filter's listener for WebSockets: unix:///path or
+	// host:port. Empty: upgrades are answered with 426.
+	WebSocket string
 	// PrefixHeader, SessionHeader and SelectionHeader are the request headers with
 	// which the filter controls the choice of a replica. Envoy removes them from
 	// clients' requests. Empty: the filter does not set the header.
@@ -216,9 +219,10 @@ type page struct {
 	LoggedMetadata    []string
 
 	// Addresses.
-	Listener        endpoint
-	LoopbackAddress *endpoint
-	AdminAddress    endpoint
+	Listener         endpoint
+	LoopbackAddress  *endpoint
+	WebSocketAddress *endpoint
+	AdminAddress     endpoint
 
 	// Clusters: the engines, and the upstream if it is not an engine.
 	Filter   cluster
@@ -344,6 +348,16 @@ func (p *page) setAddresses() (errs []error) {
 	if p.Loopback != "" {
 		e := parse("loopback", p.Loopback)
 		p.LoopbackAddress = &e
+	}
+	if p.WebSocket != "" {
+		e := parse("websocket", p.WebSocket)
+		p.WebSocketAddress = &e
+		// The service counts what the filter reports of a request to Envoy, which has only one
+		// request for all responses of a connection.
+		if p.RateLimitService != "" {
+			errs = append(errs, errors.New("websocket: a rate limit service does not see the tokens of WebSocket "+
+				"responses: leave websocket.listen or the service out, and bound tenants by token_budgets"))
+		}
 	}
 	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", p.ExtProc)}}
 	return errs

@@ -30,6 +30,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/websocket"
 )
 
 const (
@@ -90,6 +91,8 @@ type Server struct {
 	seals     sealing
 	records   *records
 
+	sockets *websocket.Server
+
 	apply   sync.Mutex // held while a configuration is applied
 	closed  bool
 	current atomic.Pointer[generation]
@@ -130,6 +133,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 
 	s.current.Store(s.newGeneration(cfg, &p, none))
+	s.sockets = s.newSockets()
 	return s, nil
 }
 
@@ -165,9 +169,12 @@ func (s *Server) FollowModels(ctx context.Context) {
 	}
 }
 
-// Drain ends streams that can be resumed at another replica: see Server.Drain of
-// package extproc.
-func (s *Server) Drain() { s.current.Load().extproc.Drain() }
+// Drain ends streams that can be resumed at another replica, and has WebSocket connections take
+// no more responses: see Server.Drain of packages extproc and websocket.
+func (s *Server) Drain() {
+	s.sockets.Drain()
+	s.current.Load().extproc.Drain()
+}
 
 // Abort ends the replies that are being made, with an error: see Server.Abort of
 // package extproc.
@@ -183,6 +190,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.apply.Unlock()
 	g := s.current.Load()
 	s.Drain()
+	s.sockets.Close(ctx)
 	g.background.Close(ctx)
 
 	// What is left stores how replies have ended. The store is closed after it, and so are the
@@ -224,6 +232,10 @@ func Check(cfg *config.Config) error {
 					"loopback to its address, or leave prefill out", e.Name))
 		}
 	}
+	if cfg.WebSocket.Listen != "" && cfg.Loopback == "" {
+		errs = append(errs, errors.New("websocket.listen is set: model calls of WebSocket connections go through "+
+			"Envoy's loopback listener; set loopback to its address, or leave websocket.listen out"))
+	}
 	return errors.Join(errs...)
 }
 
@@ -257,7 +269,9 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 		}})
 	}
 
-	// The breaker is inside: what it refuses is observed and recorded too.
+	// The breaker is inside: what it refuses is observed and recorded too. So is what connections
+	// keep, which a recorded exchange needs to be made again.
+	opened = store.WithLocals(opened)
 	return record.Store(telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel)), nil
 }
 

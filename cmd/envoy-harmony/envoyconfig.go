@@ -192,6 +192,7 @@ func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	o.OpenPaths = cfg.Routing.OpenPaths
 	o.ExtProc = cfg.Listen
 	o.Loopback, _ = cfg.LoopbackAddress()
+	o.WebSocket = cfg.WebSocket.Listen
 	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader,
 		cfg.Routing.SelectionHeader
 	// Envoy's limit is longer than the filter's, whose errors are more precise.

@@ -99,6 +99,10 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		// only this machine reaches the socket
 		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{}
 		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
+		// A rate limit service would not see the tokens of WebSocket responses.
+		if o.envoy.RateLimitService == "" {
+			c.WebSocket.Listen = cmp.Or(c.WebSocket.Listen, "unix://"+filepath.Join(dir, "websocket.sock"))
+		}
 		c.Admin = cmp.Or(c.Admin, "127.0.0.1:0")
 		// What is not stored here may be there.
 		c.Responses.RelayUnknown = c.Responses.RelayUnknown || o.envoy.Upstream != ""

@@ -44,12 +44,15 @@ type service struct {
 	health   *health.Server
 	tls      *certificates
 
+	// The port of WebSocket connections; nil: there is none.
+	sockets *sockets
+
 	// The admin port, and what is reported there and by OTLP.
 	admin   *admin
 	reloads *reloads
 	otel    *openTelemetry
 
-	// The end. ended receives the results of the two servers.
+	// The end. ended receives the results of the servers.
 	draining atomic.Bool
 	stopped  sync.Once
 	graces   graces
@@ -77,8 +80,8 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	}
 	s := &service{
 		log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans,
-		// Room for both servers: they end even if nobody receives.
-		ended: make(chan error, 2), graces: shutdownGraces,
+		// Room for all servers: they end even if nobody receives.
+		ended: make(chan error, serversOf(cfg)), graces: shutdownGraces,
 	}
 
 	// Each step closes what the ones before have opened.
@@ -88,14 +91,28 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
-	ready := func() bool { return !s.draining.Load() }
-	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), ready); err != nil {
+	if s.sockets, err = listenSockets(ctx, cfg.WebSocket.Listen, server.Sockets()); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx), spans.close())
 	}
+	ready := func() bool { return !s.draining.Load() }
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), ready); err != nil {
+		return nil, errors.Join(err, s.sockets.close(), s.listener.Close(), server.Close(ctx), spans.close())
+	}
 
+	if s.sockets != nil {
+		go func() { s.ended <- s.sockets.serve() }()
+	}
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()
 	go func() { s.ended <- s.admin.serve() }()
 	return s, nil
+}
+
+// serversOf is how many servers a service has.
+func serversOf(cfg *config.Config) int {
+	if cfg.WebSocket.Listen == "" {
+		return 2
+	}
+	return 3
 }
 
 // inspectorOf serves the records of a server, where the configuration says so; else nil.

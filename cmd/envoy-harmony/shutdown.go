@@ -29,7 +29,10 @@ func (s *service) drain() {
 	defer cancel()
 
 	// GracefulStop has no bound of its own, and one stream that hangs would hold it up for good.
-	done := doneOf(s.grpc.GracefulStop)
+	done := doneOf(func() {
+		s.grpc.GracefulStop()
+		s.filter.CloseSockets(ctx)
+	})
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -76,6 +79,8 @@ func (s *service) stopWithin(ctx context.Context) {
 	s.stopped.Do(func() {
 		// Streams first: they use the filter, which uses OTLP. The admin port stays to the
 		// last, so that the end can be watched.
+		_ = s.sockets.close()
+		s.filter.CloseSockets(ctx)
 		served := s.stopStreams()
 		s.closeFilter(ctx)
 		if err := s.otel.close(); err != nil {

@@ -109,6 +109,9 @@ type Reply interface {
 	// End writes the last bytes, after a step without a call or jobs. An error
 	// takes the place of a whole object.
 	End(dst []byte) ([]byte, *apierror.Error)
+	// Interrupt has the reply end with what there is of it, and reports whether it does: no
+	// model call follows the one being made, whose output the caller ends.
+	Interrupt(why Interruption) bool
 	// Cancel ends the reply because the client has left. It returns the jobs
 	// that remain, whose results nobody takes.
 	Cancel() []Job
@@ -129,6 +132,17 @@ type Reply interface {
 	// request has no [Info.Background].
 	Background() BackgroundReply
 }
+
+// Interruption is why a client ends the output of a reply that it goes on to read.
+type Interruption string
+
+// The interruptions.
+const (
+	// Steered: the client has more to say, and another response follows.
+	Steered Interruption = "steered"
+	// Canceled: the client wants no more of it.
+	Canceled Interruption = "cancelled"
+)
 
 // KeepAliveComment is what a stream sends in a silence if its API has no event for
 // that: a comment line of server-sent events, without an empty line after it. An empty

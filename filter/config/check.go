@@ -383,6 +383,10 @@ func (c *Config) checkBounds() faults {
 		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
 
 		atLeast("max_connection_age", c.MaxConnectionAge.Duration, 0),
+		atLeast("websocket.max_connections", c.WebSocket.MaxConnections, 1),
+		atLeast("websocket.max_responses", c.WebSocket.MaxResponses, 1),
+		atLeast("websocket.idle_timeout", c.WebSocket.IdleTimeout.Duration, time.Second),
+		atLeast("websocket.max_age", c.WebSocket.MaxAge.Duration, time.Second),
 		atLeast("reload_interval", c.ReloadInterval.Duration, 0),
 		atLeast("loopback_coalescing", c.LoopbackCoalescing.Duration, 0),
 		c.checkCoalescing(),
@@ -424,6 +428,9 @@ func (c *Config) checkAddresses() (errs faults) {
 	errs = append(errs, checkAddress("listen", c.Listen)...)
 	if c.Loopback != "" {
 		errs = append(errs, checkLoopback(c.Loopback)...)
+	}
+	if c.WebSocket.Listen != "" {
+		errs = append(errs, checkAddress("websocket.listen", c.WebSocket.Listen)...)
 	}
 
 	// Without an address each command has a default of its own.

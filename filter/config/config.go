@@ -146,7 +146,9 @@ type Config struct {
 	MaxConnectionAge Duration `json:"max_connection_age" reload:"restart"`
 	// Admin is host:port of metrics and health. Empty: 127.0.0.1:9003 in
 	// serve, a free port of 127.0.0.1 in run.
-	Admin string `json:"admin" reload:"restart"`
+	Admin     string    `json:"admin" reload:"restart"`
+	WebSocket WebSocket `json:"websocket"`
+
 	// ReloadInterval is how often the configuration file is looked at for a
 	// change, which is taken over. 0: never.
 	ReloadInterval Duration `json:"reload_interval"`
@@ -155,6 +157,21 @@ type Config struct {
 	DrainDelay Duration `json:"drain_delay"`
 	// DrainTimeout is how long a shutdown then waits for running requests.
 	DrainTimeout Duration `json:"drain_timeout"`
+}
+
+// WebSocket is the Responses API over WebSocket.
+type WebSocket struct {
+	// Listen is where connections come in: host:port or unix:///path. Only Envoy may reach it.
+	// Empty: run makes one; serve has none, and upgrades are answered with 426.
+	Listen string `json:"listen" reload:"restart"`
+	// MaxConnections is how many connections there may be at one time, and MaxResponses how many
+	// responses of one connection, those that wait included.
+	MaxConnections int `json:"max_connections"`
+	MaxResponses   int `json:"max_responses"`
+	// IdleTimeout is how long a connection may be without a response, and MaxAge how long it
+	// takes new ones.
+	IdleTimeout Duration `json:"idle_timeout"`
+	MaxAge      Duration `json:"max_age"`
 }
 
 // Model holds the settings of one model, or of several that match alike.
@@ -490,6 +507,13 @@ func Defaults() *Config {
 			DiagnosisBytes:       32 << 20,
 			KeptReasoningBytes:   64 << 20,
 			KeptReasoningTTL:     Duration{time.Hour},
+		},
+
+		WebSocket: WebSocket{
+			MaxConnections: 4096,
+			MaxResponses:   16,
+			IdleTimeout:    Duration{10 * time.Minute},
+			MaxAge:         Duration{time.Hour},
 		},
 
 		Tools:    defaultTools(),

@@ -10,20 +10,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
-// driver is all that an exchange needs of the world: Envoy's messages, the time, and a place
+// Driver is all that an exchange needs of the world: Envoy's messages, the time, and a place
 // for work that may wait. An exchange opens no socket, reads no clock and waits for nothing;
 // who implements this interface can run it. [Server.Process] drives exchanges by streams of
-// gRPC (grpcDriver); a module inside Envoy, or a socket with the same messages, would be
-// others. The tests drive exchanges by a fake of Envoy that has a fake clock, and the
+// gRPC (grpcDriver), and package websocket by the events of a socket; a module inside Envoy
+// would be another. The tests drive exchanges by a fake of Envoy that has a fake clock, and the
 // benchmarks without any stream or loop.
 //
 // Two ways to drive an exchange:
 //
-//   - [Server.drive] has a goroutine for each exchange, which waits for whatever comes next:
+//   - [Server.Drive] has a goroutine for each exchange, which waits for whatever comes next:
 //     a message, an event of the engine, the result of a job, the next deadline.
 //   - Who is called back by something else drives it step by step, on one goroutine at a time:
 //     Begin with the time; then Handle with one event of the inbox, or Expire for a timer of
@@ -37,7 +38,7 @@ import (
 //  2. What an event has left is sent before the next event is handed over. So a slow reader
 //     holds the sender back, and nothing is queued.
 //  3. The exchange is closed once, after the last event. Nothing is sent after it.
-type driver interface {
+type Driver interface {
 	// Context is that of Envoy's stream. It ends when the client leaves, when Envoy resets
 	// the stream, and when it is closed.
 	Context() context.Context
@@ -55,6 +56,14 @@ type driver interface {
 	Go(work func())
 }
 
+// Interruptible is a [Driver] whose client can interrupt the reply and go on to read it.
+type Interruptible interface {
+	Driver
+	// Interruptible gets the function that interrupts the reply, before the first message. It
+	// may be called at any time, from other goroutines than the exchange's.
+	Interruptible(interrupt func(why api.Interruption))
+}
+
 // grpcDriver drives an exchange by a stream of gRPC: one of Envoy's HTTP requests.
 type grpcDriver struct {
 	extprocv3.ExternalProcessor_ProcessServer
@@ -62,24 +71,27 @@ type grpcDriver struct {
 	env *run.Env
 }
 
-// Now implements driver.
+// Now implements [Driver].
 func (d *grpcDriver) Now() time.Time { return d.env.Now() }
 
-// Go implements driver.
+// Go implements [Driver].
 func (d *grpcDriver) Go(work func()) { d.env.Workers.Go(work) }
 
 // Process runs one exchange. It implements Envoy's ExternalProcessor service.
 func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
-	return s.drive(&grpcDriver{stream, s.o.Env})
+	return s.Drive(&grpcDriver{stream, s.o.Env})
 }
 
-// drive runs one exchange, on a goroutine that waits for each of its events.
+// Drive runs one exchange, on a goroutine that waits for each of its events.
 //
 // An error resets the client's stream; Envoy would continue without the filter after a clean
 // end, so none is returned before Envoy ends the stream.
-func (s *Server) drive(d driver) (err error) {
+func (s *Server) Drive(d Driver) (err error) {
 	stackToServe(false)
 	x := newExchange(d, s)
+	if client, ok := d.(Interruptible); ok {
+		client.Interruptible(func(why api.Interruption) { x.send(&interrupted{why}) })
+	}
 	defer s.telemetry.Metrics.StreamBegins()()
 	defer s.drain.add(x)()
 

@@ -7,6 +7,7 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
@@ -96,7 +97,7 @@ type exchange struct {
 
 	// What it works with.
 	s         *Server
-	driver    driver
+	driver    Driver
 	telemetry *telemetry.Telemetry
 	runner    *run.Runner
 
@@ -129,7 +130,7 @@ type exchange struct {
 }
 
 // newExchange begins an exchange that a driver feeds.
-func newExchange(d driver, s *Server) *exchange {
+func newExchange(d Driver, s *Server) *exchange {
 	ctx, now := d.Context(), d.Now()
 	return &exchange{
 		inbox:     newInbox(ctx),
@@ -184,8 +185,21 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 		return telemetry.MessageTick, x.makeRoom(e.err)
 	case aborted:
 		x.abort()
+	case *interrupted:
+		x.interrupt(e.why)
 	}
 	return telemetry.MessageTick, nil
+}
+
+// interrupt ends the reply in good order, because its client does not want more of it. A reply
+// that has not begun is canceled in the same way; to be steered, it has to have begun.
+func (x *exchange) interrupt(why api.Interruption) {
+	switch {
+	case x.phase == phaseRun:
+		x.runner.Run().Interrupt(why)
+	case why == api.Canceled && !x.headersSent && x.phase != phaseAnswered && x.phase != phaseEnded:
+		x.SendError(apierror.Invalid("", "The response was canceled before it began."))
+	}
 }
 
 // makeRoom gives up what the request holds of the memory budget, unless it has been answered

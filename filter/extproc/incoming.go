@@ -5,6 +5,7 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
@@ -23,6 +24,9 @@ type streamEnded struct{ err error }
 // answer that its client reads. err is for the client.
 type dropped struct{ err *apierror.Error }
 
+// interrupted says that the client does not want more of the reply, and goes on to read it.
+type interrupted struct{ why api.Interruption }
+
 // aborted says that the time of the drain is over.
 type aborted struct{}
 
@@ -30,6 +34,7 @@ func (envoyMessage) incoming()  {}
 func (streamEnded) incoming()   {}
 func (dropped) incoming()       {}
 func (aborted) incoming()       {}
+func (*interrupted) incoming()  {}
 func (*inflated) incoming()     {}
 func (*handled) incoming()      {}
 func (*storedEvents) incoming() {}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 // beginRecord begins the record of an exchange that is recorded, when all of its
@@ -57,6 +58,7 @@ func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 			Session:       r.Context.Session,
 			Checked:       r.Context.Checked,
 			Codex:         r.Codex,
+			Connected:     store.HasLocal(x.ctx),
 			Continuations: s.o.Env.Limits.Continuations,
 		},
 	}

@@ -55,6 +55,8 @@ type Settings struct {
 	Checked bool `json:"checked,omitempty"`
 	// Codex: its compatibility mode was on.
 	Codex bool `json:"codex,omitempty"`
+	// Connected: the request came over a connection that keeps responses which are not stored.
+	Connected bool `json:"connected,omitempty"`
 	// Continuations is how many lost model calls others might continue.
 	Continuations int `json:"continuations,omitempty"`
 }
@@ -114,6 +116,7 @@ const (
 	KindStore     = "store"     // the store was asked: Store
 	KindTool      = "tool"      // a tool was run: Tool
 	KindCancel    = "cancel"    // the client has left
+	KindInterrupt = "interrupt" // the client has interrupted the reply: Text is why
 	KindExhausted = "exhausted" // a token budget is used up: for output, or for the call that was to follow
 	KindFound     = "found"     // a prompt was compared with those before: Found
 

@@ -204,6 +204,13 @@ func (t *Tape) Timer(name string) {
 	}
 }
 
+// Interrupted takes down that the client has interrupted the reply.
+func (t *Tape) Interrupted(why string) {
+	if t != nil {
+		t.add(0, Event{Kind: KindInterrupt, Text: NewText([]byte(why))})
+	}
+}
+
 // Headers takes down the reply's headers.
 func (t *Tape) Headers(h []engine.Header) {
 	if t == nil {

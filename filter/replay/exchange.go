@@ -63,6 +63,8 @@ func (x *exchange) feed(r *record.Record, i int) int {
 		if errors.As(e.Error.Err(), &err) {
 			x.run.Fail(err)
 		}
+	case record.KindInterrupt:
+		x.run.Interrupt(api.Interruption(e.Text.String()))
 	case record.KindExhausted:
 		x.run.Exhausted()
 	case record.KindCancel:

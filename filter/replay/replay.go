@@ -26,6 +26,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
@@ -95,6 +96,10 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 		env.Prompts = s
 	}
 
+	if r.Settings.Connected {
+		// What the connection kept is in the record, as what the store returned is.
+		ctx = store.WithLocal(ctx, store.NewLocal(0, func(int) error { return nil }))
+	}
 	outcome := endpoint.Handle(ctx, &api.HTTPRequest{
 		IDs: ids, Path: path, Query: query, Header: header, Body: r.Request.Body.Bytes(), Codex: r.Settings.Codex,
 		Context: &turn.RequestContext{

@@ -21,6 +21,7 @@ type Choice struct {
 	part    Part
 	text    []byte
 	gathers bool // the whole text of the part is needed
+	writing bool // the part has no end yet
 
 	// room is for the text of nearly every push, so that it takes no allocation.
 	room [64]byte
@@ -44,6 +45,11 @@ func (c *Choice) Matched() *turn.StopMatch { return c.reader.Matched() }
 
 // Calls returns how many calls the choice has made in this turn.
 func (c *Choice) Calls() int { return c.reader.Calls() }
+
+// acts reports whether the choice has made a call, or is writing one.
+func (c *Choice) acts() bool {
+	return c.reader != nil && c.reader.Calls() > 0 || c.writing && c.part.Kind == turn.Call
+}
 
 // TurnFollows reports whether the choice has ended, and another turn may follow it: there
 // is nothing for the client to do.
@@ -168,6 +174,7 @@ func (c *Choice) events() func(turn.Event) {
 func (c *Choice) open(e turn.Event) {
 	m, p := c.machine, &c.part
 	// The parts of a choice share their buffers: they do not overlap.
+	c.writing = true
 	*p = Part{Choice: c, Kind: e.Kind, Call: e.Call, Logprobs: p.Logprobs[:0], Whole: p.Whole[:0]}
 	if m.o.Tools != nil && e.Kind == turn.Call {
 		p.Maker = m.o.Tools.Maker(e.Call, m.last())
@@ -202,6 +209,7 @@ func (c *Choice) gather() {
 // close ends the part.
 func (c *Choice) close(cut bool) {
 	m := c.machine
+	c.writing = false
 	c.gather()
 	if c.part.Maker != ByNobody {
 		m.dst = m.o.Encoder.Close(m.dst, &c.part, c.text, cut)

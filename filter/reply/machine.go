@@ -100,6 +100,7 @@ type Machine struct {
 	calls       []Call
 	earlier     turn.Summary // of the calls before the current one
 	stop        Stop
+	interrupted api.Interruption // "": the client has not
 	fingerprint string
 
 	runs runs
@@ -207,7 +208,7 @@ func (m *Machine) next() (api.Step, *apierror.Error) {
 
 // call is the model call of the turn that has begun; an empty step if none has.
 func (m *Machine) call() api.Step {
-	if !m.current.due {
+	if !m.current.due || m.stop.Has(Interrupted) {
 		return api.Step{}
 	}
 	m.phase, m.current.due, m.jobs = calling, false, nil
@@ -313,6 +314,23 @@ func (m *Machine) End(dst []byte) ([]byte, *apierror.Error) {
 	}
 	return m.o.Encoder.End(dst), nil
 }
+
+// Interrupt implements [api.Reply]. A reply with calls of tools that the client makes ends by
+// itself, with calls that are whole: one that is cut would be lost.
+func (m *Machine) Interrupt(why api.Interruption) bool {
+	if m.phase >= finishing || m.failure != nil {
+		return false
+	}
+	if why == api.Steered && m.phase == calling && m.current.aside == nil && m.choices[0].acts() {
+		return false
+	}
+	m.stop |= Interrupted
+	m.interrupted = why
+	return true
+}
+
+// Interrupted returns why the client has interrupted the reply; "" if it has not.
+func (m *Machine) Interrupted() api.Interruption { return m.interrupted }
 
 // Cancel ends the reply because the client has left. It returns the jobs that are left
 // to do all the same.

@@ -59,6 +59,8 @@ const (
 	OutOfRoom
 	// ContextFull: the context has no room for the results.
 	ContextFull
+	// Interrupted: the client has interrupted the reply.
+	Interrupted
 )
 
 // Has reports whether one of the reasons is among s.

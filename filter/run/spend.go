@@ -15,6 +15,9 @@ import (
 // interruptedByQuota is the reason why output ends where a token quota is used up.
 const interruptedByQuota = "token_budget"
 
+// interruptedByClient is the reason why output ends that the client does not want.
+const interruptedByClient = "client"
+
 // spending is what a run takes of token quotas.
 type spending struct {
 	quota *budget.Account // nil: none bounds the reply
@@ -226,6 +229,32 @@ func (r *Run) endsWithQuota(*apierror.Error) {
 	if !r.waits(nil) {
 		r.advance()
 	}
+}
+
+// Interrupt ends the reply with what there is of it, because its client wants it so. It reports
+// whether the reply ends so: it may be ending already, or have calls for the client.
+func (r *Run) Interrupt(why api.Interruption) bool {
+	if r.phase != phaseCall && r.phase != phaseJobs || r.failing || r.deciding() || r.reply.Ending() ||
+		!r.reply.Interrupt(why) {
+		return false
+	}
+	r.rec.Tape.Interrupted(string(why))
+	if r.phase == phaseJobs { // no model call follows them
+		return true
+	}
+
+	// The choices end as those of a call whose quota is used up do.
+	r.env.Telemetry.Interrupted(r.rec, interruptedByClient, r.now)
+	r.call.repeated = true
+	for i := range r.call.request.N {
+		if r.deliver([]engine.Chunk{{Index: i, Finish: engine.FinishLength}}) {
+			return true
+		}
+	}
+	if !r.waits(nil) {
+		r.advance()
+	}
+	return true
 }
 
 // leaveCall notes that the reply is given up, as when its client leaves. A call that was sent then

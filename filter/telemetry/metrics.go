@@ -67,6 +67,7 @@ type Metrics struct {
 	unopened     prometheus.Counter
 	rollout      *prometheus.CounterVec // match, tenant, side
 
+	socketMetrics
 	tokenMetrics
 	storeMetrics
 	perKind [messageKinds]prometheus.Observer
@@ -89,6 +90,12 @@ type storeMetrics struct {
 	records     *prometheus.CounterVec // outcome
 	storeErrors *prometheus.CounterVec // operation
 	storeHangs  prometheus.Gauge
+}
+
+// socketMetrics is what is counted of WebSocket connections.
+type socketMetrics struct {
+	connections prometheus.Gauge
+	closed      *prometheus.CounterVec // reason
 }
 
 // labelValues are the values of labels so far, as far as they come from requests.
@@ -218,6 +225,13 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 				"harmony_store_hangs", "1 while no accesses to the store are made because it does not answer.",
 			),
 		},
+		socketMetrics: socketMetrics{
+			connections: gauge("harmony_websocket_connections", "Open WebSocket connections."),
+			closed: counters(
+				"harmony_websocket_closed_total",
+				"WebSocket connections that have ended, and upgrades that were refused, by why.", "reason",
+			),
+		},
 		labelValues: labelValues{models: map[string]bool{}, tools: map[string]bool{}},
 	}
 
@@ -242,6 +256,15 @@ var (
 
 // Recorded counts a record by what became of it.
 func (m *Metrics) Recorded(outcome string) { m.records.WithLabelValues(outcome).Inc() }
+
+// ConnectionOpens counts a WebSocket connection. What it returns counts its end.
+func (m *Metrics) ConnectionOpens() (closed func(reason string)) {
+	m.connections.Inc()
+	return func(reason string) {
+		m.connections.Dec()
+		m.closed.WithLabelValues(reason).Inc()
+	}
+}
 
 // Message observes the time that one message took.
 func (m *Metrics) Message(kind MessageKind, took time.Duration) {

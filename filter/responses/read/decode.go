@@ -55,6 +55,7 @@ func (d *decoder) decode(ctx context.Context, body []byte) (*request.Request, *R
 // read reads the fields of a body. A request that has been answered before, in
 // Codex compatibility mode, has its outcome at once.
 func (d *decoder) read(ctx context.Context, body []byte) (*Repeated, *apierror.Error) {
+	d.fields.connected = store.HasLocal(ctx)
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,9 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 		Turn: t, Preflight: first, MaxOutput: f.echo.maxOutputTokens, Sealer: f.sealer,
 		Tools: d.tools.Called(f.echo.maxToolCalls, d.items.state.container, d.items.state.pages,
 			d.items.state.joined.Loaded),
-		Storage:    request.Storage{Wanted: d.stores(), Previous: f.previous, Input: d.history.added},
+		Storage: request.Storage{
+			Wanted: d.stores(), Local: d.keeps() && !d.stores(), Previous: f.previous, Input: d.history.added,
+		},
 		Lock:       d.history.lock,
 		Compaction: d.compaction(),
 	}
@@ -139,12 +142,20 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 // stores reports whether the response will be stored.
 func (d *decoder) stores() bool { return d.fields.store && d.reader.Store != nil }
 
+// keeps reports whether a later request can continue the response.
+func (d *decoder) keeps() bool {
+	return d.reader.Store != nil && (d.fields.store || d.fields.connected)
+}
+
 // finish checks what only all fields together show.
 func (d *decoder) finish() *apierror.Error {
 	f := &d.fields
 	switch {
 	case f.input.Engine.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
+	case f.options.PrepareOnly:
+		// Codex prepares its instructions and tools before the user has written anything.
+		f.compactAbove = 0
 	case !f.items.Exists() && f.previous == "" && f.conversation == "":
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
 	case d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:

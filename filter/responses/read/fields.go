@@ -32,6 +32,9 @@ type fieldReader struct {
 	store   bool
 	options request.Options
 	sealer  *seal.Sealer
+	// connected says that the client has a connection that keeps responses which are not stored:
+	// see [store.Local].
+	connected bool
 	// compactAbove are the tokens of a prompt above which the conversation is compacted; 0:
 	// never.
 	compactAbove int
@@ -147,7 +150,7 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"audio": {Refused: "Audio output is not supported. Leave audio out."},
 	"previous_response": {Refused: "Whole responses are not sent back. Use previous_response_id, or send its " +
 		"output as input items."},
-	"generate":             {Read: onlyTrue},
+	"generate":             {Read: (*fieldReader).readGenerate},
 	"background_options":   {Ignored: "when a background response is made: as soon as there is room"},
 	"image":                {Ignored: "how much of pictures the model sees: it sees none"},
 	"access_programs":      {Ignored: "which of OpenAI's models may answer: here it is the one that is named"},
@@ -164,13 +167,19 @@ func (f *fieldReader) sampling() turn.Sampling {
 	return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits, Ignored: &f.ignored}
 }
 
-// onlyTrue reads a switch that is always on.
-func onlyTrue(_ *fieldReader, v jsontext.Field) *apierror.Error {
+// readGenerate reads whether there is an answer. Without one the prompt is prepared, which is of
+// use to a connection only: the next request continues the response.
+func (f *fieldReader) readGenerate(v jsontext.Field) *apierror.Error {
 	on, err := v.Switch()
-	if err == nil && !on {
-		err = apierror.Invalid(v.Path, "A prompt is not prepared without an answer. Leave %s out.", v.Path)
+	if err != nil || on {
+		return err
 	}
-	return err
+	if !f.connected {
+		return apierror.Invalid(v.Path,
+			"A prompt is prepared without an answer over a WebSocket only. Leave %s out.", v.Path)
+	}
+	f.options.PrepareOnly = true
+	return nil
 }
 
 // reasoningFields are the members of reasoning.

@@ -155,7 +155,7 @@ func (d *decoder) addItem(it item.Item, source *reference) *apierror.Error {
 	}
 
 	// A trigger is no part of the conversation: later requests must not compact at the same place.
-	if d.stores() && it.Kind != "compaction_trigger" {
+	if d.keeps() && it.Kind != "compaction_trigger" {
 		id := strings.Clone(it.ID)
 		if id == "" {
 			id = d.rc.NewID(item.IDPrefix(it.Kind))

@@ -71,6 +71,9 @@ type Options struct {
 	Summary       bool
 	OpenReasoning bool
 
+	// PrepareOnly says that the prompt is prepared, and that there is no output.
+	PrepareOnly bool
+
 	// UsagePerTurn lists the model calls in the usage.
 	UsagePerTurn bool
 	// Messages adds the Harmony messages to the response.
@@ -84,6 +87,7 @@ type Options struct {
 // Storage is how the response is stored.
 type Storage struct {
 	Wanted   bool         // the response is stored
+	Local    bool         // it is not, but kept for the requests of its connection
 	Previous string       // the response that it continues
 	Input    []store.Item // of the response
 

@@ -26,6 +26,7 @@ type commit struct {
 	request    *request.Request
 	response   *store.Response
 	background bool
+	local      bool // it is kept for the requests of its connection only
 
 	// The conversation: nil if none is locked; whether it gets the items; and the object of
 	// the response if it does not get them.
@@ -86,8 +87,11 @@ func (c *commit) store(ctx context.Context, r *store.Response) error {
 }
 
 func (c *commit) put(ctx context.Context, r *store.Response) error {
-	if c.background {
+	switch {
+	case c.background:
 		ctx = store.Patiently(ctx)
+	case c.local:
+		ctx = store.Locally(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, request.StoreTimeout)
 	defer cancel()

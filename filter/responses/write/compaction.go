@@ -118,7 +118,11 @@ func (e *encoder) endCompaction(dst []byte) ([]byte, reply.Step, *apierror.Error
 // beginFirst begins the first model call of a reply. Where that is for a summary, the item
 // of the compaction begins.
 func (e *encoder) beginFirst(dst []byte, first *request.Prepared, p request.Preparation) []byte {
-	if first.Compaction == nil {
+	switch {
+	case e.request.Options.PrepareOnly:
+		prepareOnly(e, first.Turn)
+		return dst
+	case first.Compaction == nil:
 		e.beginTurn(first.Turn)
 		return dst
 	}

@@ -55,8 +55,15 @@ func (e *encoder) settleEnd() {
 	// Of several reasons to stop, missing room counts most, then what the client has to do, then the
 	// turns: a response that ends with a call of the client's is complete.
 	e.ending = ending{status: item.StatusCompleted, at: e.request.Context.Now().Unix()}
+	if e.request.Options.PrepareOnly {
+		return
+	}
 	stop := e.reply.Stop()
-	switch {
+	switch why := e.reply.Interrupted(); {
+	case why == api.Canceled:
+		e.ending.status = item.StatusCancelled
+	case why == api.Steered:
+		e.ending.status, e.ending.reason = item.StatusIncomplete, string(api.Steered)
 	case stop.Has(reply.OutOfRoom | reply.ContextFull), e.reply.Choice(0).Finish() == turn.FinishLength:
 		e.ending.status, e.ending.reason = item.StatusIncomplete, "max_output_tokens"
 	case stop.Has(reply.OutOfTurns) && !stop.Has(reply.ClientActs):
@@ -151,7 +158,7 @@ func (e *encoder) newCommit() *commit {
 	q := e.request
 	s := &q.Storage
 	e.commitMade = true
-	if !s.Wanted || q.Continues() && !e.ending.own() || e.ending.err != nil && !q.Options.Stream {
+	if !s.Wanted && !s.Local || q.Continues() && !e.ending.own() || e.ending.err != nil && !q.Options.Stream {
 		return nil
 	}
 
@@ -162,7 +169,7 @@ func (e *encoder) newCommit() *commit {
 	}
 
 	c := &commit{
-		services: q.Services, request: q.Request, background: q.Options.Background,
+		services: q.Services, request: q.Request, background: q.Options.Background, local: s.Local,
 		lock: q.Lock, extends: e.ending.own(),
 		response: &store.Response{
 			ID: q.ResponseID, Previous: s.Previous, Conversation: q.Lock.ID(), Version: version,

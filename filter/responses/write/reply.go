@@ -46,15 +46,19 @@ func (r *Request) newReply(m api.Mode) *Reply {
 		o.First = newPreflight(e, p).list
 	}
 
-	if r.Turn != nil && r.Compaction == nil {
+	if r.Turn != nil && r.Compaction == nil && !r.Options.PrepareOnly {
 		e.starts(r.Turn)
 		o.Turn = r.Turn
 	}
 
 	e.reply = reply.New(o)
-	if r.Turn != nil && r.Compaction != nil {
+	switch {
+	case r.Turn == nil:
+	case r.Compaction != nil:
 		e.starts(r.Turn)
 		e.reply.BeginAside(r.Turn, e.takeSummary, e.endCompaction)
+	case r.Options.PrepareOnly:
+		prepareOnly(e, r.Turn)
 	}
 
 	return &Reply{Machine: e.reply, encoder: e}

@@ -1,0 +1,35 @@
+package extproc
+
+import (
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// Holding is what something that outlives exchanges has taken of the memory budget, such as a
+// connection with requests that wait. It makes no room for others. It is safe for concurrent
+// use.
+type Holding struct{ share *memoryShare }
+
+// Hold opens a holding of the party whose requests have these headers.
+func (s *Server) Hold(headers *extprocv3.ProcessingRequest) Holding {
+	tenant := tenantOf(headers.GetRequestHeaders().GetHeaders(), s.o.Config.TenantHeader)
+	h := Holding{s.memory.open(s.party(tenant, headers), func(*apierror.Error) {})}
+	// What is held is in use: nobody else gets it. Nothing has been taken that could be refused.
+	_ = h.share.complete()
+	return h
+}
+
+// Take takes bytes, or returns them if they are less than 0. The error is for the client.
+func (h Holding) Take(bytes int) *apierror.Error { return h.share.takeBytes(bytes) }
+
+// Close returns everything.
+func (h Holding) Close() { h.share.close() }
+
+// AddressOf are the attributes of a request that name its client's address, as Envoy sends them.
+func AddressOf(address string) map[string]*structpb.Struct {
+	return map[string]*structpb.Struct{attributes: {Fields: map[string]*structpb.Value{
+		"source.address": structpb.NewStringValue(address),
+	}}}
+}

@@ -1,0 +1,114 @@
+package websocket
+
+import (
+	"net/http"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// The events of clients.
+const (
+	typeCreate = "response.create"
+	typeSteer  = "response.steer"
+	typeCancel = "response.cancel"
+)
+
+const (
+	// maxLanes is how many lanes with a name a connection can have, and maxLane the bytes of a name.
+	maxLanes = 32
+	maxLane  = 256
+)
+
+// clientEvent is an event of a client.
+type clientEvent struct {
+	kind string
+	lane string
+
+	// response is that of response.cancel; "": the one that the lane makes.
+	response string
+	root     gjson.Result
+}
+
+// readEvent reads an event of a client. With an error the lane is set if the event has a valid one.
+func readEvent(message []byte) (e clientEvent, err *apierror.Error) {
+	if e.root, err = jsontext.Parse(message); err != nil {
+		return e, err
+	}
+
+	lane := e.root.Get("stream_id")
+	if lane.Exists() && lane.Type != gjson.Null {
+		if !validLane(lane) {
+			return e, apierror.New(http.StatusBadRequest, "invalid_stream_id", "stream_id",
+				"The field \"stream_id\" must be a text of 1 to %d letters, digits, underscores, hyphens and periods.",
+				maxLane)
+		}
+		e.lane = lane.Str
+	}
+
+	kind := e.root.Get("type")
+	e.kind, e.response = kind.Str, e.root.Get("response_id").Str
+	switch e.kind {
+	case typeCreate, typeSteer, typeCancel:
+		return e, nil
+	}
+	return e, apierror.Invalid("type", "Send an event of the type %s, %s or %s.", typeCreate, typeSteer, typeCancel)
+}
+
+func validLane(v gjson.Result) bool {
+	if v.Type != gjson.String || v.Str == "" || len(v.Str) > maxLane {
+		return false
+	}
+	for _, c := range []byte(v.Str) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// settings returns the body of a POST with which an event's response is made, without its input
+// and what it continues, and without an end: see turn.appendTo.
+func (e *clientEvent) settings() (body []byte, err *apierror.Error) {
+	body = append(make([]byte, 0, len(e.root.Raw)), `{"stream":true`...)
+	e.root.ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		// The transport's own, and what the server sets: Codex sends "stream": true all the same.
+		case "type", "stream_id", "stream", "stream_options", "input", "previous_response_id":
+			return true
+		case "background":
+			if value.Type == gjson.True {
+				err = apierror.Invalid("background",
+					"Background responses are made over HTTP. Leave background out, or send a POST.")
+			}
+			return err == nil
+		}
+		body = append(append(append(append(body, ','), key.Raw...), ':'), value.Raw...)
+		return true
+	})
+	return body, err
+}
+
+// turn is what a response adds to a conversation, as raw JSON; "": nothing.
+type turn struct{ input, previous string }
+
+func (e *clientEvent) turn() turn {
+	return turn{e.root.Get("input").Raw, e.root.Get("previous_response_id").Raw}
+}
+
+// appendTo completes the body of a POST.
+func (t turn) appendTo(settings []byte) []byte {
+	body := make([]byte, 0, len(settings)+len(t.input)+len(t.previous)+len(`,"input":,"previous_response_id":}`))
+	body = append(body, settings...)
+	if t.input != "" {
+		body = append(append(body, `,"input":`...), t.input...)
+	}
+	if t.previous != "" {
+		body = append(append(body, `,"previous_response_id":`...), t.previous...)
+	}
+	return append(body, '}')
+}

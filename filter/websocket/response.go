@@ -1,0 +1,310 @@
+package websocket
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+const (
+	steered  = api.Steered
+	canceled = api.Canceled
+)
+
+// response makes one response. It is the [extproc.Driver] of its exchange: for the exchange it is
+// an Envoy that sends a POST and takes a local reply.
+type response struct {
+	c        *connection
+	lane     string
+	settings []byte
+	turn     turn
+	held     int // bytes of the memory budget, of the event and the settings
+
+	ctx    context.Context //nolint:containedctx // that of its exchange
+	cancel context.CancelFunc
+
+	// The request: body is nil once it has been handed over.
+	begun bool
+	body  []byte
+
+	// The reply. ended is closed at its end. status is how the response has ended: the last part
+	// of the name of its last event; "": it had none.
+	events splitter
+	ended  chan struct{}
+	id     string
+	status string
+	// last is the last event, if the response was steered.
+	last []byte
+
+	mu        sync.Mutex
+	interrupt func(why api.Interruption)
+	steers    []steer
+	closed    bool // takes no more input
+}
+
+func newResponse(c *connection, lane string, settings []byte, t turn, held int) *response {
+	return &response{c: c, lane: lane, settings: settings, turn: t, held: held, ended: make(chan struct{})}
+}
+
+var _ extproc.Interruptible = (*response)(nil)
+
+// make makes the response, and returns when it has ended.
+func (r *response) make() {
+	r.turn = r.c.withPending(r.turn)
+	r.body = r.turn.appendTo(r.settings)
+	// The event's own bytes are not needed any more.
+	r.turn = turn{}
+
+	r.ctx, r.cancel = context.WithCancel(store.WithLocal(r.c.ctx, r.c.local))
+	defer r.cancel()
+	// Its error is that of a connection that has ended, or one that the exchange has logged.
+	_ = r.c.s.o.Drive(r)
+	r.c.forget(r)
+
+	select {
+	case <-r.ended:
+	default:
+		// A panic, or a driver's message that no exchange should have. The client must not wait.
+		if r.c.ctx.Err() == nil {
+			r.fail(apierror.New(http.StatusInternalServerError, "", "", "Internal error."))
+		}
+	}
+}
+
+// fail sends an error in place of the response, or of the rest of it.
+func (r *response) fail(err *apierror.Error) {
+	r.c.write(eventOf(r.lane, err))
+	r.end()
+}
+
+func (r *response) end() {
+	select {
+	case <-r.ended:
+	default:
+		close(r.ended)
+	}
+}
+
+// stop has the response end with what there is of it. It does not wait.
+func (r *response) stop(why api.Interruption) {
+	r.mu.Lock()
+	interrupt := r.interrupt
+	r.mu.Unlock()
+	if interrupt != nil {
+		// The exchange may be waiting for the client to read, whose events must be read meanwhile.
+		r.c.s.o.Go(func() { interrupt(why) })
+	}
+}
+
+// Interruptible implements [extproc.Interruptible].
+func (r *response) Interruptible(interrupt func(why api.Interruption)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interrupt = interrupt
+}
+
+// Context implements [extproc.Driver].
+func (r *response) Context() context.Context { return r.ctx }
+
+// Now implements [extproc.Driver].
+func (r *response) Now() time.Time { return r.c.s.o.Now() }
+
+// Go implements [extproc.Driver].
+func (r *response) Go(work func()) { r.c.s.o.Go(work) }
+
+// Recv implements [extproc.Driver]: the headers, the body, and the end when the reply has its end.
+func (r *response) Recv() (*extprocv3.ProcessingRequest, error) {
+	switch {
+	case !r.begun:
+		r.begun = true
+		return r.head(), nil
+	case r.body != nil:
+		m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: r.body, EndOfStream: true},
+		}}
+		r.body = nil
+		return m, nil
+	}
+
+	select {
+	case <-r.ended:
+		return nil, io.EOF
+	case <-r.ctx.Done():
+		return nil, r.ctx.Err()
+	}
+}
+
+// head is the first message: the headers of the POST.
+func (r *response) head() *extprocv3.ProcessingRequest {
+	m := proto.CloneOf(r.c.headers)
+	h := m.GetRequestHeaders().GetHeaders()
+	h.Headers = append(h.Headers,
+		header("content-length", strconv.Itoa(len(r.body))),
+		header("x-request-id", r.c.requestID()))
+	return m
+}
+
+// requestID returns the id of the next request: that of the upgrade, with a number.
+func (c *connection) requestID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number++
+	return c.upgradeID + "-" + strconv.Itoa(c.number)
+}
+
+// Send implements [extproc.Driver].
+func (r *response) Send(m *extprocv3.ProcessingResponse) error {
+	switch reply := m.GetResponse().(type) {
+	case *extprocv3.ProcessingResponse_StreamedImmediateResponse:
+		body := reply.StreamedImmediateResponse.GetBodyResponse()
+		if body == nil { // the headers
+			return nil
+		}
+		if err := r.events.feed(body.GetBody(), r.event); err != nil {
+			return err
+		}
+		if body.GetEndOfStream() {
+			r.end()
+		}
+	case *extprocv3.ProcessingResponse_ImmediateResponse:
+		r.refused(reply.ImmediateResponse)
+	default:
+		// The request would go on to the upstream, as one for another model does.
+		r.fail(apierror.New(http.StatusNotFound, "model_not_found", "model",
+			"The model is not served over WebSocket here. Send a POST."))
+		r.cancel()
+	}
+	return nil
+}
+
+// refused sends the error in place of a reply.
+func (r *response) refused(reply *extprocv3.ImmediateResponse) {
+	headers := map[string]string{}
+	for _, h := range reply.GetHeaders().GetSetHeaders() {
+		name := h.GetHeader().GetKey()
+		if name == "retry-after" || name == "x-should-retry" || strings.HasPrefix(name, "x-ratelimit-") {
+			headers[name] = string(h.GetHeader().GetRawValue())
+		}
+	}
+	status := int(reply.GetStatus().GetCode())
+	r.c.write(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
+	r.end()
+}
+
+// The names of events that say how far a response is.
+var (
+	createdName = []byte(`{"type":"response.created"`)
+	endNames    = []struct {
+		status string
+		name   []byte
+	}{
+		{"completed", []byte(`{"type":"response.completed"`)},
+		{"incomplete", []byte(`{"type":"response.incomplete"`)},
+		{"failed", []byte(`{"type":"response.failed"`)},
+		{"cancelled", []byte(`{"type":"response.cancelled"`)},
+	}
+)
+
+// event sends an event of the reply.
+func (r *response) event(json []byte) error {
+	switch {
+	case r.id == "" && bytes.HasPrefix(json, createdName):
+		r.id = gjson.GetBytes(json, "response.id").String()
+		r.c.remember(r)
+	case r.status == "":
+		for _, end := range endNames {
+			if bytes.HasPrefix(json, end.name) {
+				r.status = end.status
+				// Input that comes from now on is for the next response.
+				if r.close() {
+					r.last = bytes.Clone(json)
+				}
+			}
+		}
+	}
+	return r.c.send(r.lane, json)
+}
+
+// close has the response take no more input, and reports whether it has taken some.
+func (r *response) close() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	return len(r.steers) > 0
+}
+
+// remember notes a response that has an id.
+func (c *connection) remember(r *response) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made[r.id] = r
+}
+
+func (c *connection) forget(r *response) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.made, r.id)
+}
+
+// headersOf makes the first message of exchanges of the headers of an upgrade.
+func headersOf(r *http.Request) *extprocv3.ProcessingRequest {
+	headers := []*corev3.HeaderValue{
+		header(":method", http.MethodPost), header(":path", Path), header(":scheme", "http"),
+		header(":authority", r.Host), header("content-type", "application/json"),
+	}
+	for name, values := range r.Header {
+		name = strings.ToLower(name)
+		if ofUpgrade[name] || strings.HasPrefix(name, "sec-websocket-") {
+			continue
+		}
+		for _, value := range values {
+			headers = append(headers, header(name, value))
+		}
+	}
+
+	const duplex = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	return &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
+			Headers: &corev3.HeaderMap{Headers: headers},
+		}},
+		ProtocolConfig: &extprocv3.ProtocolConfiguration{RequestBodyMode: duplex, ResponseBodyMode: duplex},
+		Attributes:     extproc.AddressOf(clientOf(r)),
+	}
+}
+
+// ofUpgrade are the headers of an upgrade that are about the connection, or that each response
+// has of its own.
+var ofUpgrade = map[string]bool{
+	"connection": true, "upgrade": true, "keep-alive": true, "transfer-encoding": true, "content-length": true,
+	"content-type": true, "content-encoding": true, "accept": true, "accept-encoding": true, "x-request-id": true,
+}
+
+// clientOf is the address of the client, which Envoy appends to those that the client has sent.
+func clientOf(r *http.Request) string {
+	all := r.Header.Values("x-forwarded-for")
+	if len(all) == 0 {
+		return ""
+	}
+	last := all[len(all)-1]
+	return strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
+}
+
+func header(name, value string) *corev3.HeaderValue {
+	return &corev3.HeaderValue{Key: name, RawValue: []byte(value)}
+}

@@ -1,0 +1,279 @@
+package websocket
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// Input that steers a response. What becomes of it:
+//
+//	the response                                   the input
+//	is not being made here, or has ended           response.steer.failed
+//	goes on                                        response.steer.accepted: it waits, and the model is interrupted
+//	has ended: interrupted (incomplete, reason     is the input of a response that follows at once, with
+//	steered), or by itself, without open calls     the same settings: its response.created says so
+//	has ended with calls for the client            response.steer.pending: it waits for a response.create that
+//	                                               continues the response, and comes before its input
+//	has failed, or was canceled                    response.steer.failed, with the input
+//
+// The model is interrupted between two tokens. The open message ends there, as one that has
+// reached its token limit. While it writes a call for the client it is not: the call ends first.
+
+// maxSteers is how often a response can be steered while it is made.
+const maxSteers = 16
+
+// steer is input that waits.
+type steer struct {
+	id     string
+	parent string // id of the response
+	input  string // raw JSON
+	held   int
+}
+
+// steer takes input for a response that is being made. It keeps the event's memory if the input
+// waits.
+func (c *connection) steer(e *clientEvent, held int) (kept bool) {
+	s := steer{parent: e.root.Get("previous_response_id").Str, input: e.root.Get("input").Raw, held: held}
+	c.mu.Lock()
+	r := c.made[s.parent]
+	c.mu.Unlock()
+
+	code, message := checkSteer(e)
+	switch {
+	case code != "":
+	case r == nil:
+		code, message = "response_not_found", "No such response is being made on this connection."
+	case !r.steerable():
+		code, message = "steering_not_supported",
+			"A response of a conversation, or with automatic compaction, cannot be steered."
+	default:
+		s.id = c.s.o.NewID("steer_")
+		code, message = r.keep(s)
+	}
+	if code != "" {
+		s.id = ""
+		c.steerFailed(r, &s, code, message)
+		return false
+	}
+
+	c.steerEvent(r, "accepted", &s, "")
+	r.stop(steered)
+	return true
+}
+
+// checkSteer returns what is wrong with an event; "": nothing.
+func checkSteer(e *clientEvent) (code, message string) {
+	invalid := func(text string) (string, string) { return "invalid_input", text }
+	wrong := ""
+	e.root.ForEach(func(key, _ gjson.Result) bool {
+		switch key.Str {
+		case "type", "previous_response_id", "input":
+			return true
+		}
+		wrong = key.Str
+		return false
+	})
+	if wrong != "" {
+		return invalid("The event has only type, previous_response_id and input.")
+	}
+
+	input := e.root.Get("input")
+	switch {
+	case input.Type == gjson.String && input.Str != "":
+		return "", ""
+	case !input.IsArray() || jsontext.Empty(input):
+		return invalid("input must be a text or a list of messages, and not empty.")
+	}
+	input.ForEach(func(_, item gjson.Result) bool {
+		kind := item.Get("type").Str
+		if item.Get("role").Str != "user" || kind != "" && kind != "message" {
+			code, message = invalid("input may have messages with the role user only.")
+		}
+		return code == ""
+	})
+	return code, message
+}
+
+// steerable reports whether a successor can be made of the response by its settings.
+func (r *response) steerable() bool {
+	settings := string(r.settings) + "}"
+	conversation, management := gjson.Get(settings, "conversation"), gjson.Get(settings, "context_management")
+	return (!conversation.Exists() || conversation.Type == gjson.Null) &&
+		(!management.Exists() || jsontext.Empty(management))
+}
+
+// keep lets input wait for the end of the response.
+func (r *response) keep(s steer) (code, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return "response_already_completed", "The response has ended. Send a response.create that continues it."
+	case len(r.steers) >= maxSteers:
+		return "too_many_pending_steers", "Too much input waits for the response."
+	}
+	r.steers = append(r.steers, s)
+	return "", ""
+}
+
+// successor returns the response that follows one that has ended, made of the input that waits;
+// nil: none does.
+func (c *connection) successor(r *response) *response {
+	r.close()
+	steers := r.steers
+	if len(steers) == 0 {
+		return nil
+	}
+
+	required := requiredInput(r.last)
+	switch {
+	case r.status != "completed" && r.status != "incomplete":
+		for i := range steers {
+			c.steerFailed(r, &steers[i], "successor_creation_failed", "The response has not been completed.")
+			c.giveBack(steers[i].held)
+		}
+		return nil
+	case len(required) > 0:
+		c.mu.Lock()
+		c.pending[r.id] = steers
+		c.mu.Unlock()
+		for i := range steers {
+			c.steerEvent(r, "pending", &steers[i],
+				`"reason":"waiting_for_required_input","required_input":[`+strings.Join(required, ",")+`]`)
+		}
+		return nil
+	}
+
+	next := turn{input: joined(steers, ""), previous: string(jsontext.AppendString(nil, r.id))}
+	// It is made within the place of the response that it follows, whose memory stays taken.
+	successor := newResponse(c, r.lane, r.settings, next, 0)
+	for i := range steers {
+		c.giveBack(steers[i].held)
+	}
+	return successor
+}
+
+// withPending adds the input that waits for a response that a turn continues.
+func (c *connection) withPending(t turn) turn {
+	previous := gjson.Parse(t.previous).Str
+	c.mu.Lock()
+	steers := c.pending[previous]
+	delete(c.pending, previous)
+	c.mu.Unlock()
+	if len(steers) == 0 {
+		return t
+	}
+
+	t.input = joined(steers, t.input)
+	for i := range steers {
+		c.giveBack(steers[i].held)
+	}
+	return t
+}
+
+// joined is one list of the inputs that wait, and of the input of an event after them.
+func joined(steers []steer, input string) string {
+	var items []string
+	for i := range steers {
+		items = append(items, itemsOf(steers[i].input)...)
+	}
+	if input != "" {
+		items = append(items, itemsOf(input)...)
+	}
+	return "[" + strings.Join(items, ",") + "]"
+}
+
+// itemsOf returns the items of an input: of a list, or of a text.
+func itemsOf(input string) (items []string) {
+	v := gjson.Parse(input)
+	if !v.IsArray() {
+		return []string{`{"type":"message","role":"user","content":` + input + `}`}
+	}
+	v.ForEach(func(_, item gjson.Result) bool {
+		items = append(items, item.Raw)
+		return true
+	})
+	return items
+}
+
+// outputs are the kinds of items that wait for the client, with the items that answer them.
+var outputs = map[string]string{
+	"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output",
+	"computer_call": "computer_call_output", "shell_call": "shell_call_output",
+	"local_shell_call": "local_shell_call_output", "apply_patch_call": "apply_patch_call_output",
+	"tool_search_call": "tool_search_output", "mcp_approval_request": "mcp_approval_response",
+}
+
+// requiredInput returns what the client has to send before the response of an event can be
+// continued, as the beginnings of input items.
+func requiredInput(event []byte) (stubs []string) {
+	output := gjson.GetBytes(event, "response.output")
+	output.ForEach(func(_, item gjson.Result) bool {
+		kind := item.Get("type").Str
+		answer := outputs[kind]
+		// The filter has searched by itself where it says so.
+		if answer == "" || kind == "tool_search_call" && item.Get("execution").Str != "client" ||
+			item.Get("status").Str == "incomplete" {
+			return true
+		}
+
+		w := jsontext.Writer{}.Open().Text("type", answer)
+		switch kind {
+		case "mcp_approval_request":
+			w = w.Text("approval_request_id", item.Get("id").Str)
+		case "tool_search_call":
+			w = w.Text("call_id", item.Get("call_id").Str).Text("execution", "client")
+		case "function_call":
+			w = w.Text("call_id", item.Get("call_id").Str).Text("name", item.Get("name").Str)
+		default:
+			w = w.Text("call_id", item.Get("call_id").Str)
+		}
+		stubs = append(stubs, string(w.Close()))
+		return true
+	})
+	return stubs
+}
+
+// steerEvent writes what has become of input; more are further members.
+func (c *connection) steerEvent(r *response, step string, s *steer, more string) {
+	w := c.beginSteer(r, step)
+	w = w.Key("steer").Open().Text("id", s.id).Text("previous_response_id", s.parent).Close()
+	if more != "" {
+		w = append(append(w, ','), more...)
+	}
+	c.write(w.Close())
+}
+
+// steerFailed writes that input will not be used.
+func (c *connection) steerFailed(r *response, s *steer, code, message string) {
+	w := c.beginSteer(r, "failed").Key("steer").Open()
+	if s.id != "" {
+		w = w.Text("id", s.id)
+	}
+	input := s.input
+	if input == "" {
+		input = `""`
+	}
+	w = w.Text("previous_response_id", s.parent).Literal("input", input).Close()
+	w = w.Key("error").Open().Text("type", apierror.TypeInvalidRequest).Text("code", code).Text("message", message).Close()
+	c.write(w.Close())
+}
+
+// beginSteer begins an event about input. The number is one of the connection's: the response's
+// events have their own.
+func (c *connection) beginSteer(r *response, step string) jsontext.Writer {
+	c.mu.Lock()
+	c.steerNumber++
+	number := c.steerNumber
+	c.mu.Unlock()
+
+	w := jsontext.Writer{}.Open().Text("type", "response.steer."+step).Int("sequence_number", int64(number))
+	if r != nil && r.lane != "" {
+		w = w.Text("stream_id", r.lane)
+	}
+	return w
+}
