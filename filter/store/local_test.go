@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// localRoom counts what is taken, and has so much at most.
+type localRoom struct{ taken, most int }
+
+func (r *localRoom) take(bytes int) error {
+	if r.taken+bytes > r.most {
+		return errors.New("no room")
+	}
+	r.taken += bytes
+	return nil
+}
+
+func localResponseOf(id, previous string) *Response {
+	return &Response{
+		ID: id, Previous: previous, Version: 1, Object: []byte(`{}`),
+		Input: []Item{{ID: "in_" + id, JSON: []byte(`{}`)}}, Output: []Item{{ID: "out_" + id, JSON: []byte(`{"a":1}`)}},
+	}
+}
+
+func idsOf(chain []*Response) string {
+	var ids []string
+	for _, r := range chain {
+		ids = append(ids, r.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// A connection finds what it keeps, after what the store has; others do not.
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	main, err := Open(t.Context(), "memory:", Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, TextTTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer main.Close()
+	s := WithLocals(main)
+	room := &localRoom{most: 1 << 20}
+	l := NewLocal(1<<20, room.take)
+	ctx := WithLocal(t.Context(), l)
+	put := func(ctx context.Context, id, previous string) {
+		t.Helper()
+		if err := s.Put(ctx, "t", localResponseOf(id, previous)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(ctx, "a", "") // stored, although the connection has a Local
+	put(Locally(ctx), "b", "a")
+	put(Locally(ctx), "c", "b")
+	put(Locally(ctx), "x", "")
+
+	if !HasLocal(ctx) || HasLocal(t.Context()) {
+		t.Error("HasLocal is wrong")
+	}
+	for id, want := range map[string]string{"a": "a", "b": "a b", "c": "a b c", "x": "x"} {
+		chain, err := s.Chain(ctx, "t", id)
+		if err != nil || idsOf(chain) != want {
+			t.Errorf("the chain of %s: %s, %v", id, idsOf(chain), err)
+		}
+		if r, err := s.Get(ctx, "t", id); err != nil || r.ID != id {
+			t.Errorf("the response %s: %v, %v", id, r, err)
+		}
+	}
+	root, _ := s.Head(ctx, "t", "a")
+	if head, err := s.Head(ctx, "t", "c"); err != nil || head != (Head{Version: 1, Epoch: root.Epoch}) {
+		t.Errorf("the head of c: %v, %v, that of a: %v", head, err, root)
+	}
+	if found, err := s.Items(ctx, "t", []string{"in_a", "out_c", "no"}); err != nil || len(found) != 2 {
+		t.Errorf("items: %v, %v", found, err)
+	}
+
+	for _, other := range []context.Context{t.Context(), WithLocal(t.Context(), NewLocal(1<<20, room.take))} {
+		if _, err := s.Chain(other, "t", "b"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("another connection: %v", err)
+		}
+	}
+	if err := s.Put(Locally(ctx), "t", localResponseOf("b", "a")); !errors.Is(err, ErrConflict) {
+		t.Errorf("the same again: %v", err)
+	}
+
+	// What is gone in the store is gone for what continues it.
+	if err := s.Delete(ctx, "t", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Head(ctx, "t", "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the head after its root is deleted: %v", err)
+	}
+
+	l.Close()
+	if err := s.Put(Locally(ctx), "t", localResponseOf("late", "")); err != nil || room.taken != 0 {
+		t.Errorf("after the end: %v, %d bytes are taken", err, room.taken)
+	}
+	if err := s.Put(Locally(t.Context()), "t", localResponseOf("b", "")); err == nil {
+		t.Error("a response for a connection was written without one")
+	}
+}
+
+// What was unused for longest makes room, but not what something else continues.
+func TestLocalForgets(t *testing.T) {
+	t.Parallel()
+	size := bodySize(localResponseOf("00", "")) + localOverhead
+	room := &localRoom{most: 4 * size}
+	l := NewLocal(3*size, room.take)
+	for i := range 10 {
+		// 00 is continued by 01, the others are alone.
+		previous := ""
+		if i == 1 {
+			previous = "00"
+		}
+		if err := l.put(localResponseOf(fmt.Sprintf("%02d", i), previous)); err != nil {
+			t.Fatal(err)
+		}
+		l.chain("01")
+	}
+	for id, want := range map[string]string{"01": "00 01", "08": "", "09": "09"} {
+		if got := idsOf(l.chain(id)); got != want {
+			t.Errorf("the chain of %s is %q, want %q", id, got, want)
+		}
+	}
+	if room.taken != 3*size {
+		t.Errorf("%d bytes are taken for %d", room.taken, 3*size)
+	}
+	if err := l.put(&Response{ID: "large", Object: make([]byte, 3*size)}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a response larger than all: %v", err)
+	}
+
+	// A chain that fills it cannot go on; nothing is lost by the try.
+	_ = l.put(localResponseOf("02", "01"))
+	if err := l.put(localResponseOf("03", "02")); !errors.Is(err, ErrTooLarge) || idsOf(l.chain("02")) != "00 01 02" {
+		t.Errorf("a long chain: %v, %q", err, idsOf(l.chain("02")))
+	}
+	room.most = 0
+	if err := l.put(localResponseOf("04", "")); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("without room: %v", err)
+	}
+	l.Close()
+	if room.taken != 0 {
+		t.Errorf("%d bytes stay taken", room.taken)
+	}
+}

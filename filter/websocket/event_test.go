@@ -1,0 +1,63 @@
+package websocket
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// FuzzEvent reads arbitrary events. What is made of one that is accepted is JSON, with the members
+// that the server sets.
+func FuzzEvent(f *testing.F) {
+	f.Add(`{"type":"response.create","model":"m","input":[{"role":"user","content":"x"}],"stream":false}`)
+	f.Add(`{"type":"response.create","stream_id":"a","\u0069nput":"x","previous_response_id":null}`)
+	f.Add(`{"type":"response.steer","previous_response_id":"r","input":[{"role":"user","content":[]},{"role":"user"}]}`)
+	f.Add(`{"type":"response.cancel","response_id":"r"}`)
+	f.Add(`{"type":"response.create","input":"a","input":[1,2]} x`)
+	f.Fuzz(func(t *testing.T, text string) {
+		e, err := readEvent([]byte(text))
+		if err != nil {
+			return
+		}
+		settings, err := e.settings()
+		if err != nil {
+			return
+		}
+		turn := e.turn()
+		for _, steers := range [][]steer{nil, {{input: `"more"`}, {input: `[{"role":"user"}]`}}} {
+			if steers != nil {
+				turn.input = joined(steers, turn.input)
+			}
+			body := turn.appendTo(settings)
+			if !gjson.ValidBytes(body) || gjson.GetBytes(body, "stream").Raw != "true" || gjson.GetBytes(body, "stream_id").Exists() {
+				t.Errorf("%q becomes %q", text, body)
+			}
+		}
+		checkSteer(&e)
+		requiredInput([]byte(text))
+	})
+}
+
+// FuzzSplit cuts server-sent events at any place. The events do not depend on it.
+func FuzzSplit(f *testing.F) {
+	f.Add("event: a\ndata: {\"type\":\"a\"}\n\n: keep-alive\nevent: b\ndata: {\"b\":1}\n\ndata: [DONE]\n\n", 3)
+	f.Fuzz(func(t *testing.T, sse string, cut int) {
+		split := func(pieces ...string) (events []string) {
+			var s splitter
+			for _, p := range pieces {
+				if err := s.feed([]byte(p), func(json []byte) error {
+					events = append(events, string(json))
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return events
+		}
+		cut = min(max(cut, 0), len(sse))
+		if whole, cut := split(sse), split(sse[:cut], sse[cut:]); !slices.Equal(whole, cut) {
+			t.Errorf("%q, cut: %q", whole, cut)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package websocket
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+const steerEvent = `{"type":"response.steer","previous_response_id":"resp_1","input":"more"}`
+
+// What becomes of input that steers a response.
+func TestSteer(t *testing.T) {
+	t.Parallel()
+	call := `{"type":"function_call","call_id":"c","name":"f","status":"completed"}`
+	for name, tt := range map[string]struct {
+		status, output string
+		then           string // the event after the end of the response
+		body           string // of the response after it
+	}{
+		"interrupted": {
+			status: "incomplete", then: "response.created",
+			body: `{"stream":true,"model":"m","input":[{"type":"message","role":"user","content":"more"}],"previous_response_id":"resp_1"}`,
+		},
+		"ended by itself": {
+			status: "completed", output: `{"type":"message"}`, then: "response.created",
+			body: `{"stream":true,"model":"m","input":[{"type":"message","role":"user","content":"more"}],"previous_response_id":"resp_1"}`,
+		},
+		"with a call": {
+			status: "completed", output: call, then: "response.steer.pending",
+			body: `{"stream":true,"model":"n","input":[{"type":"message","role":"user","content":"more"},{"type":"function_call_output","call_id":"c","output":"x"}],"previous_response_id":"resp_1"}`,
+		},
+		"failed": {status: "failed", then: "response.steer.failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bodies := make(chan string, 2)
+			s := start(t, nil, func(x *fakeExchange) {
+				bodies <- x.body
+				if len(bodies) == 2 {
+					hello(x)
+					return
+				}
+				x.created("resp_1")
+				<-x.interrupt
+				x.complete(tt.status, tt.output)
+			})
+			c := s.dial(t)
+			c.send(`{"type":"response.create","stream_id":"l","model":"m","input":"one"}`)
+			c.until("response.created")
+			c.send(steerEvent)
+			if e := c.until("response.steer"); e.Get("type").Str != "response.steer.accepted" || e.Get("stream_id").Str != "l" ||
+				e.Get("steer.id").Str == "" || e.Get("steer.previous_response_id").Str != "resp_1" {
+				t.Errorf("the answer is %s", e.Raw)
+			}
+			c.until("response." + tt.status)
+			e := c.next()
+			if e.Get("type").Str != tt.then || e.Get("stream_id").Str != "l" {
+				t.Errorf("then comes %s", e.Raw)
+			}
+			switch tt.then {
+			case "response.steer.failed":
+				if e.Get("steer.input").Str != "more" || e.Get("error.code").Str != "successor_creation_failed" || e.Get("steer.id").Str == "" {
+					t.Errorf("it is %s", e.Raw)
+				}
+				return
+			case "response.steer.pending":
+				if e.Get("required_input").Raw != `[{"type":"function_call_output","call_id":"c","name":"f"}]` {
+					t.Errorf("it is %s", e.Raw)
+				}
+				c.send(`{"type":"response.create","stream_id":"l","model":"n","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"c","output":"x"}]}`)
+			}
+			c.until("response.completed")
+			if <-bodies; true {
+				if body := <-bodies; body != tt.body {
+					t.Errorf("the next body is %s", body)
+				}
+			}
+		})
+	}
+}
+
+func TestSteerIsRefused(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := start(t, nil, func(x *fakeExchange) {
+		x.created("resp_" + gjson.Get(x.body, "model").Str)
+		<-release
+		x.refuse(apierror.Invalid("", "x"), nil)
+	})
+	c := s.dial(t)
+	c.send(`{"type":"response.create","stream_id":"a","model":"1"}`)
+	c.send(`{"type":"response.create","stream_id":"b","model":"2","conversation":"conv_1"}`)
+	c.until("response.created")
+	c.until("response.created")
+	steer := func(members string) string {
+		return `{"type":"response.steer","previous_response_id":"resp_1",` + members + `}`
+	}
+	for event, code := range map[string]string{
+		steer(`"input":""`): "invalid_input", steer(`"input":[]`): "invalid_input", steer(`"input":7`): "invalid_input",
+		steer(`"input":[{"role":"system","content":"x"}]`):               "invalid_input",
+		steer(`"input":[{"type":"function_call_output","role":"user"}]`): "invalid_input",
+		steer(`"input":"x","model":"m"`):                                 "invalid_input",
+		strings.Replace(steerEvent, "resp_1", "resp_3", 1):               "response_not_found",
+		strings.Replace(steerEvent, "resp_1", "resp_2", 1):               "steering_not_supported",
+	} {
+		c.send(event)
+		if e := c.next(); e.Get("type").Str != "response.steer.failed" || e.Get("error.code").Str != code || e.Get("steer.id").Exists() {
+			t.Errorf("%s: %s", event, e.Raw)
+		}
+	}
+	for range maxSteers {
+		c.send(steerEvent)
+		c.until("response.steer.accepted")
+	}
+	c.send(steerEvent)
+	if e := c.next(); e.Get("error.code").Str != "too_many_pending_steers" {
+		t.Errorf("one too many: %s", e.Raw)
+	}
+	close(release)
+	for range maxSteers {
+		c.until("response.steer.failed")
+	}
+}
