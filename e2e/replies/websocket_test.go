@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,7 +52,7 @@ func (s *sockets) dial(ctx context.Context, headers ...string) (socket, *http.Re
 	for i := 0; i < len(headers); i += 2 {
 		h.Set(headers[i], headers[i+1])
 	}
-	conn, resp, err := websocket.Dial(ctx, s.d.URL+"/v1/responses", &websocket.DialOptions{HTTPHeader: h}) //nolint:bodyclose // the library's
+	conn, resp, err := websocket.Dial(ctx, s.d.URL+"/v1/responses", &websocket.DialOptions{HTTPHeader: h})
 	if err == nil {
 		conn.SetReadLimit(-1)
 	}
@@ -144,7 +146,7 @@ func TestWebSocketConversation(t *testing.T) {
 func TestWebSocketRouteIsNarrow(t *testing.T) {
 	s := startSockets(t)
 	for _, path := range []string{"/v1/chat/completions", "/v1/responses/x", "/v1/messages"} {
-		_, resp, err := websocket.Dial(t.Context(), s.d.URL+path, nil) //nolint:bodyclose // the library's
+		_, resp, err := websocket.Dial(t.Context(), s.d.URL+path, nil)
 		if err == nil || resp.StatusCode != http.StatusUpgradeRequired {
 			t.Errorf("%s: %v, %v", path, resp, err)
 		}
@@ -185,6 +187,19 @@ func TestWebSocketSteer(t *testing.T) {
 		t.Errorf("the canceled response is %s", canceled.Raw)
 	}
 	s.d.AwaitCancelled(t)
+}
+
+// openai-python's connection and the WebSocket model of the Agents SDK work as their users expect.
+func TestWebSocketPython(t *testing.T) {
+	if _, err := os.Stat(stack.Python); err != nil {
+		t.Fatal("there are no Python clients: run make venv")
+	}
+	s := startSockets(t)
+	cmd := exec.CommandContext(t.Context(), stack.Python, "python/websocket_clients.py")
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.d.URL+"/v1", "OPENAI_API_KEY=none", "MODEL=gpt-oss-20b")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // Tenants and quotas are those of the headers of the upgrade.
@@ -295,7 +310,7 @@ func (s *sockets) misbehave(ctx context.Context, random *rand.Rand) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	defer c.CloseNow()
+	defer func() { _ = c.CloseNow() }()
 	write := func(text string) error { return c.Write(ctx, websocket.MessageText, []byte(text)) }
 
 	switch random.IntN(5) {

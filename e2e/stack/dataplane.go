@@ -74,6 +74,8 @@ type Options struct {
 	Direct bool
 	// ModeOverride lets the filter ask for bodies by mode_override.
 	ModeOverride bool
+	// WebSocket serves the Responses API over WebSocket too.
+	WebSocket bool
 	// OwnEnvoy says that no other upstreams are possible than those of the configuration.
 	OwnEnvoy bool
 
@@ -144,9 +146,16 @@ func Start(t testing.TB, o Options) *Dataplane {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
 
+	if o.WebSocket {
+		cfg.WebSocket.Listen = "unix://" + filepath.Join(dir, "websocket")
+	}
+
 	// An Envoy that starts before the filter finds it unhealthy at first, and answers 503.
 	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log,
 		filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
+	if o.WebSocket {
+		d.serveSockets(t, filepath.Join(dir, "websocket"))
+	}
 	d.URL, d.Admin = StartEnvoy(t, binary, cfg, address, upstream, o, log)
 
 	d.Client = NewClient(t)
@@ -292,6 +301,26 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 	return "unix://" + socket
 }
 
+// serveSockets serves the filter's WebSocket connections on a Unix socket.
+func (d *Dataplane) serveSockets(t testing.TB, socket string) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: d.Service.Sockets(), ReadHeaderTimeout: Patience}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		// Connections of a test that has ended are not waited for.
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		d.Service.CloseSockets(now)
+		_ = server.Close()
+		<-ended
+	})
+}
+
 // healthy answers the health checks of Envoy as the commands of the filter do.
 func healthy() *health.Server {
 	h := health.NewServer()
@@ -320,7 +349,7 @@ func StartEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, 
 	settings := envoy.Options{
 		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader,
 		SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines,
-		Upstream: upstream, TenantHeader: cfg.TenantHeader, OpenPaths: cfg.Routing.OpenPaths,
+		Upstream: upstream, WebSocket: cfg.WebSocket.Listen, TenantHeader: cfg.TenantHeader, OpenPaths: cfg.Routing.OpenPaths,
 		ModeOverride: o.ModeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.Quiet,
 	}
 

@@ -28,7 +28,7 @@ func localResponseOf(id, previous string) *Response {
 }
 
 func idsOf(chain []*Response) string {
-	var ids []string
+	ids := make([]string, 0, len(chain))
 	for _, r := range chain {
 		ids = append(ids, r.ID)
 	}
@@ -42,7 +42,7 @@ func TestLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer main.Close()
+	defer func() { _ = main.Close() }()
 	s := WithLocals(main)
 	room := &localRoom{most: 1 << 20}
 	l := NewLocal(1<<20, room.take)

@@ -226,7 +226,7 @@ func (c *connection) readMessage(r io.Reader) (text []byte, refused *apierror.Er
 		case errors.Is(err, io.EOF):
 			return text, nil, nil
 		case err != nil:
-			c.drop(text, nil)
+			c.giveBack(cap(text))
 			return nil, nil, err
 		}
 	}

@@ -213,7 +213,7 @@ func (s *fakeServer) dial(t *testing.T, headers ...string) client {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, s.url, &websocket.DialOptions{HTTPHeader: h}) //nolint:bodyclose // the library's
+	conn, _, err := websocket.Dial(ctx, s.url, &websocket.DialOptions{HTTPHeader: h})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -259,8 +259,8 @@ func (c *connection) steerFailed(r *response, s *steer, code, message string) {
 		input = `""`
 	}
 	w = w.Text("previous_response_id", s.parent).Literal("input", input).Close()
-	w = w.Key("error").Open().Text("type", apierror.TypeInvalidRequest).Text("code", code).Text("message", message).Close()
-	c.write(w.Close())
+	w = w.Key("error").Open().Text("type", apierror.TypeInvalidRequest).Text("code", code)
+	c.write(w.Text("message", message).Close().Close())
 }
 
 // beginSteer begins an event about input. The number is one of the connection's: the response's

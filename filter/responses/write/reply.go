@@ -70,6 +70,10 @@ func (r *Reply) Summary() turn.Summary {
 	all := r.encoder.usage()
 	total := all.total()
 	s.Prompt, s.Cached, s.ModelCalls = total.input, total.cached, all.calls()
+	// The one token of a prepared prompt is cut where it was asked to be: nothing was repaired.
+	if r.encoder.request.Options.PrepareOnly {
+		s.Repairs = nil
+	}
 	return s
 }
 
