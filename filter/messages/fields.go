@@ -151,6 +151,7 @@ var (
 	toolFields = jsontext.Members{
 		"name": {}, "description": {}, "input_schema": {}, "input_examples": {}, "strict": {}, "defer_loading": {},
 		"cache_control": {}, "eager_input_streaming": {}, "type": {},
+		"display_width_px": {}, "display_height_px": {}, "display_number": {}, "enable_zoom": {}, "max_characters": {},
 		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
 	}
 

@@ -53,6 +53,10 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 	}
 	s := hosted.FindBuiltin(d.api.Tools, d.api.Builtins, builtinOf(kind), d.rc.Tenant)
 	if s == nil {
+		// A tool that says what it takes is one that the client runs, whatever its type is.
+		if v.Get("input_schema").IsObject() {
+			return d.readTool(v, nil)
+		}
 		d.ignoreKind("tools.", kind)
 		return nil
 	}

@@ -17,15 +17,18 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 			return apierror.Invalid("tools", "The request has more than %d tools.", d.rc.Limits.Tools)
 		}
 		// In this API custom is the type of the client's functions, which older clients leave out.
-		if kind := v.Get("type").Str; kind != "" && kind != "custom" {
-			return d.readServerTool(kind, v)
+		kind := v.Get("type").Str
+		published := findClientTool(kind)
+		if kind == "" || kind == "custom" || published != nil {
+			return d.readTool(v, published)
 		}
-		return d.readTool(v)
+		return d.readServerTool(kind, v)
 	})
 }
 
-// readTool reads a tool of the client.
-func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
+// readTool reads a tool of the client. published is its definition, if the type says it; nil:
+// the request has all of it.
+func (d *decoder) readTool(v jsontext.Field, published *clientTool) *apierror.Error {
 	var t harmony.Tool
 	var examples jsontext.Field
 	strict, deferred := false, false
@@ -49,12 +52,17 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 			examples = v
 		// Input is always streamed as it is written.
 		case "type", "cache_control", "eager_input_streaming":
+		// Of a tool whose definition is published, define reads these.
+		case "display_width_px", "display_height_px", "display_number", "enable_zoom", "max_characters":
 		default:
 			err = toolFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
 
+	if published != nil && err == nil {
+		published.define(&t, v)
+	}
 	switch {
 	case err != nil:
 		return err
