@@ -114,6 +114,8 @@ type message struct {
 	// served are the calls of tools that a server ran and that have no result yet: where in
 	// items it is going to be, by their ids.
 	served map[string]int
+	// searches are the tools that the searches among these calls have found, by the same ids.
+	searches map[string]*joining
 }
 
 // flush ends a text of the message.
@@ -345,16 +347,24 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 	return result.text.String(), err
 }
 
-// refer notes that the message refers to a tool, once in a conversation: it joins where
-// it is found first.
+// refer notes that the message refers to a tool.
 func (m *message) refer(name string) {
-	if !m.d.found[name] && len(m.d.found) < m.d.rc.Limits.Tools {
-		if m.d.found == nil {
-			m.d.found = map[string]bool{}
-		}
-		m.d.found[name] = true
+	if m.d.refers(name) {
 		m.found = append(m.found, name)
 	}
+}
+
+// refers notes that the conversation refers to a tool, and reports whether it is the first
+// time: a tool joins where it is found first.
+func (d *decoder) refers(name string) bool {
+	if d.found[name] || len(d.found) >= d.rc.Limits.Tools {
+		return false
+	}
+	if d.found == nil {
+		d.found = map[string]bool{}
+	}
+	d.found[name] = true
+	return true
 }
 
 // maxKind bounds the names of types in the list of ignored fields, in bytes.

@@ -67,12 +67,16 @@ type decoder struct {
 	ignored jsontext.Ignored
 
 	// The client's tools: those that are offered from the beginning, and those that are
-	// offered once the conversation refers to them, with whether they are strict and the names
-	// that several of them have.
-	tools    []harmony.Tool
-	deferred map[string]harmony.Tool
-	strict   map[string]bool
-	twice    []string
+	// offered once the conversation refers to them, with their names in order, whether they are
+	// strict and the names that several of them have.
+	tools         []harmony.Tool
+	deferred      map[string]harmony.Tool
+	deferredNames []string
+	strict        map[string]bool
+	twice         []string
+	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
+	searches     []string
+	unsearchable bool
 	// chosen is the tool that tool_choice names; "": none.
 	chosen string
 	served serverTools
@@ -81,7 +85,7 @@ type decoder struct {
 	// content blocks so far; and the ids of calls that the client spells in another way than
 	// shownID, by the turn's ids.
 	found   map[string]bool
-	joining []joining
+	joining []*joining
 	blocks  int
 	sentIDs map[string]string
 
@@ -96,10 +100,11 @@ func (d *decoder) request() *Request {
 		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
+		search: d.search(),
 	}
 
 	// Where the filter runs tools, the model has several turns anyway.
-	told := d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers) > 0
+	told := d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers)+len(d.searches) > 0
 	r.corrects = told && !d.input.Continue
 
 	for _, s := range d.served.servers {
@@ -144,6 +149,7 @@ func (d *decoder) finish() *apierror.Error {
 	if err := d.findServers(); err != nil {
 		return err
 	}
+	d.offerSearches()
 
 	e.ID = d.rc.ID("msg_")
 	d.input.Replies.Own = e.ID

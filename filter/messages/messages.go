@@ -83,6 +83,8 @@ type Request struct {
 	hosted      map[hosted.Space]*hosted.Server
 	maxSearches int
 	container   string
+	// search is the searches for tools; nil: there are none, or tools are not listed yet.
+	search *toolSearch
 }
 
 // options is the fields of the request that concern the reply.

@@ -51,6 +51,9 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 	if kind == "mcp_toolset" && d.api.Tools != nil {
 		return d.readToolset(v)
 	}
+	if name := searchOf(kind); name != "" {
+		return d.readSearch(kind, name, v)
+	}
 	s := hosted.FindBuiltin(d.api.Tools, d.api.Builtins, builtinOf(kind), d.rc.Tenant)
 	if s == nil {
 		// A tool that says what it takes is one that the client runs, whatever its type is.

@@ -97,6 +97,8 @@ func (d *decoder) deferTool(t harmony.Tool, strict bool) {
 	// A reference names the tool alone, so that two of one name could not be told apart.
 	if _, twice := d.deferred[t.Name]; twice {
 		d.twice = append(d.twice, t.Name)
+	} else {
+		d.deferredNames = append(d.deferredNames, t.Name)
 	}
 	d.deferred[t.Name] = t
 }
@@ -127,9 +129,9 @@ type joining struct {
 // They stand where they were found, and not among the others, so that the prompt of
 // the request before is a prefix of this one.
 func (m *message) join(names []string) turn.Item {
-	tools := &turn.JoinedTools{}
-	m.d.joining = append(m.d.joining, joining{tools, names})
-	return turn.Item{Kind: turn.Tools, Tools: tools, Path: m.at.Path}
+	j := &joining{&turn.JoinedTools{}, names}
+	m.d.joining = append(m.d.joining, j)
+	return turn.Item{Kind: turn.Tools, Tools: j.tools, Path: m.at.Path}
 }
 
 // offerTools offers the tools that are not deferred, and gives the items that refer
