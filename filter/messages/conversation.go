@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -30,13 +31,17 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 
 // readMessage adds a message to the items of the conversation, and returns its role.
 func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Error) {
-	var content jsontext.Field
+	var content, config, clearing jsontext.Field
 	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "role":
 			role, err = v.Text()
 		case "content":
 			content = v
+		case "output_config":
+			config = v
+		case "clear_at":
+			clearing = v
 		default:
 			err = messageFields.Other(key, v, &d.ignored)
 		}
@@ -63,13 +68,20 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		}
 	}
 
+	configured := false
+	if err == nil {
+		configured, err = m.readSettings(config, clearing)
+	}
+
 	switch {
 	case err != nil:
 		return "", err
+	// A message may do no more than set the effort.
+	case !content.Exists() && configured:
 	case !content.Exists():
 		return "", apierror.Invalid(at.Path+".content", "A message has no content. Send some.")
 	case content.Type == gjson.String:
-		m.text.Add(content.Str)
+		m.addText(m.withoutBilling(content.Str), false)
 	case content.IsArray():
 		err = content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
 	default:
@@ -81,6 +93,72 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		m.end()
 	}
 	return role, err
+}
+
+// readSettings reads what a message of the system says beside its content: the effort from
+// there on, and how long the model sees its text. It reports whether there is an effort.
+func (m *message) readSettings(config, clearing jsontext.Field) (configured bool, err *apierror.Error) {
+	for _, v := range []jsontext.Field{config, clearing} {
+		if v.Exists() && m.kind != turn.Instructions {
+			return false, apierror.Invalid(v.Path, "Only a message of the role system may have this field.")
+		}
+	}
+
+	if config.Exists() {
+		configured, err = m.readConfig(config)
+	}
+	if err != nil {
+		return false, err
+	}
+
+	switch {
+	case !clearing.Exists() || clearing.Str == "never":
+	case clearing.Str == "next_user_message":
+		m.clears = true
+	default:
+		return false, apierror.Invalid(clearing.Path, "The field \"clear_at\" must be next_user_message or never.")
+	}
+	return configured, nil
+}
+
+// readConfig reads {"effort":…}, and reports whether there is one.
+func (m *message) readConfig(config jsontext.Field) (configured bool, err *apierror.Error) {
+	err = config.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		if key != "effort" {
+			return messageConfigFields.Other(key, v, &m.d.ignored)
+		}
+
+		// What a message of the conversation sets is how much the model thinks, not whether it does.
+		var set turn.Input
+		err := set.SetEffort(v)
+		m.d.later, configured = set.Effort, true
+		return err
+	})
+	return configured, err
+}
+
+// clear removes the texts that a message of the user clears.
+func (d *decoder) clear() {
+	if d.cleared == nil {
+		return
+	}
+
+	// One pass, however many they are: each item is passed at most once for each message of the
+	// user that follows a text to clear.
+	later := d.input.Items[d.clearing:]
+	kept := slices.DeleteFunc(later, func(i turn.Item) bool { return i.Kind == turn.Instructions && d.cleared[i.Path] })
+	d.input.Items = d.input.Items[:d.clearing+len(kept)]
+	d.cleared = nil
+}
+
+// withoutBilling returns a text of the message without the billing line of Claude Code, which
+// may begin a message of the system.
+func (m *message) withoutBilling(text string) string {
+	if m.kind != turn.Instructions || m.begun {
+		return text
+	}
+	m.begun = true
+	return turn.WithoutBilling(text)
 }
 
 // countBlock counts a message or a content block of one, and bounds their number: each
@@ -109,6 +187,11 @@ type message struct {
 	// results, which answer calls.
 	items []turn.Item
 	texts []turn.Item
+
+	// begun is that the message has a text, clears that the next message of the user ends its
+	// texts.
+	begun  bool
+	clears bool
 
 	found []string // tools that it refers to
 	// served are the calls of tools that a server ran and that have no result yet: where in
@@ -144,6 +227,15 @@ func (m *message) end() {
 	// The tools join after the results that name them, and before what the user says next.
 	if len(m.found) > 0 {
 		m.items = append(m.items, m.join(m.found))
+	}
+	if m.kind == turn.User {
+		m.d.clear()
+	}
+	if m.clears && m.d.cleared == nil {
+		m.d.clearing, m.d.cleared = len(m.d.input.Items), map[string]bool{}
+	}
+	if m.clears {
+		m.d.cleared[m.at.Path] = true
 	}
 	m.d.input.Items = append(append(m.d.input.Items, m.items...), m.texts...)
 }
@@ -183,7 +275,7 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 		return m.readServed(kind, v)
 	default:
 		text, placeholder, err := m.d.readPart(kind, v, m.d.rc.Model.Images)
-		m.addText(text, placeholder)
+		m.addText(m.withoutBilling(text), placeholder)
 		return err
 	}
 	return nil

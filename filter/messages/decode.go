@@ -89,9 +89,17 @@ type decoder struct {
 	blocks  int
 	sentIDs map[string]string
 
-	// effort is that the request names one, off that it switches thinking off.
-	effort bool
-	off    bool
+	// clearing is where among the items the first text is that the next message of the user
+	// clears, and cleared are the paths of their messages; nil: there are none.
+	clearing int
+	cleared  map[string]bool
+
+	// off is that the request switches thinking off, and later the effort that the last message
+	// with one has set, "": none has.
+	off   bool
+	later harmony.Effort
+	// thinkingBudget is the budget_tokens of thinking that is enabled; 0: there is none.
+	thinkingBudget int
 }
 
 // request returns the request without its first turn.
@@ -135,6 +143,11 @@ func (d *decoder) finish() *apierror.Error {
 			"The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, "+
 				"strict tools or an output format. Leave them out, or end with a message of the user.")
 	}
+	if most := d.thinkingBudget; most > 0 && e.MaxTokens > 0 && most >= e.MaxTokens {
+		return apierror.Invalid("thinking.budget_tokens",
+			"The field \"thinking.budget_tokens\" must be less than \"max_tokens\": a message has room for both the "+
+				"thinking and the answer.")
+	}
 	if err := d.input.FinishLength("max_tokens"); err != nil {
 		return err
 	}
@@ -142,8 +155,10 @@ func (d *decoder) finish() *apierror.Error {
 	if d.input.Hides() {
 		d.options.thinking = hidden
 	}
+	// A message of the conversation says what holds from there on, the request what holds before.
+	d.input.Effort = cmp.Or(d.later, d.input.Effort)
 	// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
-	if d.off && !d.effort {
+	if d.off {
 		d.input.Effort = harmony.EffortLow
 	}
 	if err := d.findServers(); err != nil {
@@ -220,30 +235,31 @@ func (d *decoder) readStopSequences(v jsontext.Field) *apierror.Error {
 	})
 }
 
+// leastBudget is the least budget of thinking that Anthropic's API accepts, in tokens.
+const leastBudget = 1024
+
 // readThinking reads {"type":…,"budget_tokens":…,"display":…}. The model always
 // thinks; the type says whether the client sees it.
 func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
-	show := false
+	kind := ""
+	var budget jsontext.Field
 	d.options.thinking = shown
 
 	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "type":
 			switch v.Str {
-			case "enabled", "adaptive", "between_tools":
-				show = true
-			case "disabled":
-				d.off = true
+			case "enabled", "adaptive", "between_tools", "disabled":
+				kind = v.Str
 			default:
 				return apierror.Invalid(v.Path,
 					"The type of \"thinking\" must be enabled, adaptive, between_tools or disabled.")
 			}
 		case "budget_tokens":
+			budget = v
 			return d.input.SetBudget(v)
 		case "display":
-			if v.Str == "omitted" {
-				d.options.thinking = omitted
-			}
+			return d.readDisplay(v)
 		default:
 			return thinkingFields.Other(key, v, &d.ignored)
 		}
@@ -251,14 +267,37 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 	})
 
 	// The members come in any order: what the type says counts more than display.
-	if !show {
-		d.options.thinking = hidden
+	if kind == "disabled" || kind == "" {
+		d.options.thinking, d.off = hidden, kind != ""
 	}
-	if err == nil && !show && !d.off {
-		err = apierror.Invalid(v.Path+".type",
+	switch {
+	case err != nil:
+		return err
+	case kind == "":
+		return apierror.Invalid(v.Path+".type",
 			"The field \"thinking\" has no type. Send enabled, adaptive, between_tools or disabled.")
+	case kind == "enabled":
+		d.thinkingBudget = int(budget.Int())
+		if d.thinkingBudget < leastBudget {
+			return apierror.Invalid(v.Path+".budget_tokens",
+				"The field \"thinking.budget_tokens\" must be a number of at least %d where the type is enabled. "+
+					"Without a budget, send the type adaptive.", leastBudget)
+		}
 	}
-	return err
+	return nil
+}
+
+// readDisplay reads how thinking is shown. Updates are a form of the summary, which here is
+// the text itself.
+func (d *decoder) readDisplay(v jsontext.Field) *apierror.Error {
+	switch v.Str {
+	case "summarized", "updates":
+	case "omitted":
+		d.options.thinking = omitted
+	default:
+		return apierror.Invalid(v.Path, "The display of \"thinking\" must be summarized, updates or omitted.")
+	}
+	return nil
 }
 
 // readOutputConfig reads {"effort":…,"format":…}.
@@ -275,7 +314,6 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 }
 
 func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
-	d.effort = true
 	// The word of Anthropic's API for the most; gpt-oss has three levels.
 	if v.Str == "max" {
 		d.input.Effort = harmony.EffortHigh

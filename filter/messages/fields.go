@@ -120,12 +120,17 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 // The members of objects whose readers have code of their own.
 var (
 	messageFields = jsontext.Members{
-		"role": {}, "content": {},
+		"role": {}, "content": {}, "output_config": {}, "clear_at": {},
 		"tools":      {Refused: "Tools are those of the request. Send them as its field tools."},
 		"tool_calls": {Refused: "tool_calls is a field of POST /v1/chat/completions. Use blocks of the type tool_use."},
 		"id":         {Ignored: "what a service or a client notes about it"},
 		"model":      {Ignored: "what a service or a client notes about it"},
 		"type":       {Ignored: "what a service or a client notes about it"},
+	}
+
+	messageConfigFields = jsontext.Members{
+		"effort": {},
+		"format": {Refused: "The format of the answer is one of the request. Send it as its field output_config."},
 	}
 
 	thinkingFields = jsontext.Members{

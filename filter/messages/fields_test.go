@@ -20,6 +20,7 @@ func TestFieldsAreHandled(t *testing.T) {
 		"messages.content[tool_use]":    turns(`,%s`, ``),
 		"messages.content[tool_result]": turns(``, `,%s`),
 		"thinking":                      ask(`,"thinking":{"type":"adaptive",%s}`),
+		"messages.output_config":        `{"model":"m","messages":[{"role":"user","content":"Hi"},{"role":"system","content":"a","output_config":{%s}}]}`,
 		"output_config":                 ask(`,"output_config":{%s}`),
 		"container":                     ask(`,"container":{%s}`),
 		"metadata":                      ask(`,"metadata":{%s}`),

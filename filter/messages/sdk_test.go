@@ -12,7 +12,6 @@ func TestKnowsTheSDK(t *testing.T) {
 	const (
 		block  = "see Content blocks in docs/compatibility.md"
 		served = "tools of the service are run, or named in the header: see readServerTool"
-		later  = "not read yet"
 	)
 	objects.Knows(t, anthropic.BetaMessageNewParams{}, map[string]string{
 		"messages.content[advisor_tool_result]":                    block,
@@ -43,13 +42,11 @@ func TestKnowsTheSDK(t *testing.T) {
 		"messages.content.content[search_result]":                  block,
 		"messages.content.content[text]":                           block,
 		"messages.content.content[tool_reference]":                 block,
-		"*.caller":                                   "which program has called: none does",
-		"diagnostics":                                "read by readDiagnostics",
-		"cache_control[ephemeral]":                   "engines cache prefixes by themselves",
-		"*.cache_control":                            "engines cache prefixes by themselves",
-		"mcp_servers[url]":                           "read by readMCPServer",
-		"messages.clear_at":                          later,
-		"messages.output_config":                     later,
+		"*.caller":                 "which program has called: none does",
+		"diagnostics":              "read by readDiagnostics",
+		"cache_control[ephemeral]": "engines cache prefixes by themselves",
+		"*.cache_control":          "engines cache prefixes by themselves",
+		"mcp_servers[url]":         "read by readMCPServer",
 		"messages.content[tool_use].toolset_name":    "the server's own name of a toolset",
 		"messages.content[tool_result].toolset_name": "the server's own name of a toolset",
 		"output_config.format[json_schema]":          "read by readOutputFormat",
