@@ -193,7 +193,8 @@ type message struct {
 	begun  bool
 	clears bool
 
-	found []string // tools that it refers to
+	found    []string // tools that it refers to
+	changing *joining // the tools that it changes; nil: none so far
 	// served are the calls of tools that a server ran and that have no result yet: where in
 	// items it is going to be, by their ids.
 	served map[string]int
@@ -268,9 +269,8 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path+".type",
 			"Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", "+
 				"\"thinking\" and \"redacted_thinking\" into messages of the assistant.")
-	// The client adds a tool itself, in a message of the system, without a search for it.
-	case kind == "tool_addition":
-		m.refer(v.Get("tool.name").Str)
+	case kind == "tool_addition", kind == "tool_removal":
+		return m.readChange(kind, v)
 	case isServed(kind):
 		return m.readServed(kind, v)
 	default:
@@ -278,7 +278,6 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 		m.addText(m.withoutBilling(text), placeholder)
 		return err
 	}
-	return nil
 }
 
 // addText adds a text to the one being read. A placeholder is a line of its own.

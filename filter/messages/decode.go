@@ -49,6 +49,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := d.offerTools(); err != nil {
 		return nil, err
 	}
+	r.withdrawn = d.input.Withdrawn
 	r.turn, err = rc.Prepare(ctx, &d.input)
 	if err != nil {
 		return nil, err
@@ -77,6 +78,8 @@ type decoder struct {
 	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
 	searches     []string
 	unsearchable bool
+	// absent are the names of tools that the filter does not run; nil: there are none.
+	absent map[string]bool
 	// chosen is the tool that tool_choice names; "": none.
 	chosen string
 	served serverTools

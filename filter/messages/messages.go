@@ -85,6 +85,9 @@ type Request struct {
 	container   string
 	// search is the searches for tools; nil: there are none, or tools are not listed yet.
 	search *toolSearch
+	// withdrawn are the tools that the conversation has withdrawn; nil: there are none, or tools
+	// are not listed yet.
+	withdrawn map[turn.ToolName]bool
 }
 
 // options is the fields of the request that concern the reply.

@@ -56,6 +56,7 @@ func (p *preflight) prepare(e *encoder) (reply.Step, *apierror.Error) {
 	if err := p.decoder.offerTools(); err != nil {
 		return reply.Step{}, err
 	}
+	e.request.withdrawn = p.decoder.input.Withdrawn
 
 	done := func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		t, ok := result.(*turn.Turn)

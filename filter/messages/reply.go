@@ -34,7 +34,7 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 	if r.begunMessage {
 		o.Turns = 1
 	}
-	if r.corrects || len(r.hosted) > 0 || r.search != nil {
+	if r.corrects || len(r.hosted)+len(r.withdrawn) > 0 || r.search != nil {
 		o.Tools, o.Run = e, e.run
 	}
 	// Without it the turn is known, and the machine begins with the model call.

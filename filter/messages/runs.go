@@ -21,6 +21,9 @@ const searchTool = "search"
 // the client if the model has no turn to correct it.
 func (e *encoder) Maker(call *turn.CalledTool, last bool) reply.Maker {
 	switch {
+	// The client must not run it, also if the model has no turn in which it is told.
+	case e.request.withdrawn[turn.ToolName{Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin}]:
+		return reply.ByNobody
 	case e.request.corrects && !last && call.Namespace == "":
 		return reply.ByNobody
 	case e.request.hosted[hosted.SpaceOf(call)] != nil, e.request.search.has(call):

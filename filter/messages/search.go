@@ -52,6 +52,7 @@ func (d *decoder) readSearch(kind, name string, v jsontext.Field) *apierror.Erro
 	// What is found has to join the same reply, which has one model call here.
 	if d.api.Tools == nil {
 		d.ignoreKind("tools.", kind)
+		d.noteAbsent(v.Result)
 		d.unsearchable = true
 		return nil
 	}

@@ -61,6 +61,7 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 			return d.readTool(v, nil)
 		}
 		d.ignoreKind("tools.", kind)
+		d.noteAbsent(v.Result)
 		return nil
 	}
 
