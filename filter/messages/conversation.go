@@ -271,6 +271,8 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 				"\"thinking\" and \"redacted_thinking\" into messages of the assistant.")
 	case kind == "tool_addition", kind == "tool_removal":
 		return m.readChange(kind, v)
+	case kind == "compaction":
+		return m.readSummary(v)
 	case isServed(kind):
 		return m.readServed(kind, v)
 	default:

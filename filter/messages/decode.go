@@ -19,6 +19,14 @@ import (
 // of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
 // seconds, until ctx ends.
 func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
+	return a.decode(ctx, body, rc, false)
+}
+
+// decode is Decode. counts is that only the length of the prompt is asked for, of which a
+// compaction is no part.
+func (a *API) decode(
+	ctx context.Context, body []byte, rc *turn.RequestContext, counts bool,
+) (*Request, *apierror.Error) {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
@@ -30,6 +38,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
+	d.compaction.asked = d.compaction.asked && !counts
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
@@ -49,7 +58,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := d.offerTools(); err != nil {
 		return nil, err
 	}
-	r.withdrawn = d.input.Withdrawn
+	r.withdrawn, r.toolChanges = d.input.Withdrawn, d.toolChanges
 	r.turn, err = rc.Prepare(ctx, &d.input)
 	if err != nil {
 		return nil, err
@@ -78,6 +87,9 @@ type decoder struct {
 	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
 	searches     []string
 	unsearchable bool
+	// toolChanges are the changes of tools that the conversation has made, as a compaction has
+	// them.
+	toolChanges []byte
 	// absent are the names of tools that the filter does not run; nil: there are none.
 	absent map[string]bool
 	// chosen is the tool that tool_choice names; "": none.
@@ -91,6 +103,8 @@ type decoder struct {
 	joining []*joining
 	blocks  int
 	sentIDs map[string]string
+
+	compaction compactionRequest
 
 	// clearing is where among the items the first text is that the next message of the user
 	// clears, and cleared are the paths of their messages; nil: there are none.
@@ -111,7 +125,7 @@ func (d *decoder) request() *Request {
 		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
-		search: d.search(),
+		search: d.search(), compacts: d.compaction.asked,
 	}
 
 	// Where the filter runs tools, the model has several turns anyway.
@@ -135,6 +149,9 @@ const containerPrefix = "container_"
 
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
+	if err := d.checkCompaction(); err != nil {
+		return err
+	}
 	e := &d.input.Engine
 	switch {
 	case e.Model == "":
@@ -168,6 +185,7 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 	d.offerSearches()
+	d.askForSummary()
 
 	e.ID = d.rc.ID("msg_")
 	d.input.Replies.Own = e.ID

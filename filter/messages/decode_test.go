@@ -327,6 +327,7 @@ var objects = apitest.Objects{
 	"output_config":                 apitest.Fields(outputFields),
 	"messages.output_config":        apitest.Fields(messageConfigFields),
 	"container":                     apitest.Fields(containerFields),
+	"compaction":                    apitest.Fields(compactionFields),
 	"metadata":                      apitest.Fields(metadataFields),
 	"tools":                         apitest.Fields(toolFields),
 	"tool_choice":                   apitest.Fields(choiceFields),

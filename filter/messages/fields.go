@@ -44,6 +44,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"tool_choice": {Read: (*decoder).readToolChoice},
 	"mcp_servers": {Read: (*decoder).readMCPServers},
 	"container":   {Read: (*decoder).readContainer},
+	"compaction":  {Read: (*decoder).readCompaction},
 
 	"context_management": {
 		Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, " +
@@ -102,9 +103,6 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 		Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation.",
 	},
 
-	"compaction": {
-		Refused: "compaction is not supported. Summarize the conversation by a message of the user.",
-	},
 	"fallbacks": {
 		Ignored: "other models, for a request that this one refuses: the answer is always this model's",
 	},
@@ -145,6 +143,8 @@ var (
 				"it writes",
 		},
 	}
+
+	compactionFields = jsontext.Members{"type": {}, "instructions": {}}
 
 	containerFields = jsontext.Members{
 		"id":     {},

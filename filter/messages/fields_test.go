@@ -22,6 +22,7 @@ func TestFieldsAreHandled(t *testing.T) {
 		"thinking":                      ask(`,"thinking":{"type":"adaptive",%s}`),
 		"messages.output_config":        `{"model":"m","messages":[{"role":"user","content":"Hi"},{"role":"system","content":"a","output_config":{%s}}]}`,
 		"output_config":                 ask(`,"output_config":{%s}`),
+		"compaction":                    ask(`,"compaction":{"type":"summarize",%s}`),
 		"container":                     ask(`,"container":{%s}`),
 		"metadata":                      ask(`,"metadata":{%s}`),
 		"tools":                         ask(`,"tools":[{"name":"f","input_schema":{},%s}]`),

@@ -88,6 +88,11 @@ type Request struct {
 	// withdrawn are the tools that the conversation has withdrawn; nil: there are none, or tools
 	// are not listed yet.
 	withdrawn map[turn.ToolName]bool
+
+	// compacts is that the reply is a compaction, toolChanges what the conversation has changed
+	// of the tools: blocks, separated by commas.
+	compacts    bool
+	toolChanges []byte
 }
 
 // options is the fields of the request that concern the reply.

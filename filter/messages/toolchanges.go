@@ -1,7 +1,10 @@
 package messages
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -23,8 +26,12 @@ const codeUnresolved = "tool_reference_unresolved"
 
 // toolChange is a change of a tool, or of all tools of a server.
 type toolChange struct {
-	path    string
+	// Where the tool of the block is, and its JSON.
+	path string
+	raw  string
+
 	removes bool
+	made    bool // the block is one of a compaction
 
 	// The tool that the change names, with the MCP server that has it; "": a tool of the client,
 	// or all tools of the server.
@@ -40,9 +47,14 @@ func (m *message) readChange(kind string, v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path+".type",
 			"Blocks of type \"tool_addition\" and \"tool_removal\" belong into messages of the system.")
 	}
+	return m.addChange(kind, v, false)
+}
 
+// addChange adds a change at its place. made is that the filter has written the block, for a
+// compaction: a tool that is gone from the request since is no error then.
+func (m *message) addChange(kind string, v jsontext.Field, made bool) *apierror.Error {
 	tool := jsontext.Field{Result: v.Get("tool"), Path: v.Path + ".tool"}
-	change := toolChange{path: tool.Path, removes: kind == "tool_removal"}
+	change := toolChange{path: tool.Path, raw: tool.Raw, removes: kind == "tool_removal", made: made}
 	var err *apierror.Error
 	switch reference := tool.Get("type").Str; {
 	case reference == "tool_reference":
@@ -107,6 +119,44 @@ type availability struct {
 	shown     map[string]bool
 	// withdrawn are the tools that must not be called any more; nil: there are none.
 	withdrawn map[turn.ToolName]bool
+	// made are the changes so far, as blocks, by what each is about; order is when. A later
+	// change of the same takes the place of an earlier one.
+	made  map[string]madeChange
+	order int
+}
+
+// madeChange is a change that the conversation has made.
+type madeChange struct {
+	order int
+	block string
+}
+
+// note notes a change that the conversation has made.
+func (a *availability) note(about, kind, tool string) {
+	// Only a compaction has them.
+	if !a.d.compaction.asked {
+		return
+	}
+	if a.made == nil {
+		a.made = map[string]madeChange{}
+	}
+	a.order++
+	block := jsontext.AppendCompact([]byte(`{"type":"`+kind+`","tool":`), tool)
+	a.made[about] = madeChange{a.order, string(append(block, '}'))}
+}
+
+// changes returns the blocks that change the tools of the request to those of the
+// conversation's end, separated by commas.
+func (a *availability) changes() []byte {
+	made := slices.SortedFunc(maps.Values(a.made), func(x, y madeChange) int { return cmp.Compare(x.order, y.order) })
+	var dst []byte
+	for i, change := range made {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, change.block...)
+	}
+	return dst
 }
 
 // newAvailability returns what is there at the beginning of the conversation.
@@ -127,6 +177,8 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 	for _, name := range j.names {
 		if t := a.functions[name]; t != nil && !a.shown[name] {
 			a.show(j, t)
+			reference := jsontext.AppendString([]byte(`{"type":"tool_reference","name":`), name)
+			a.note("."+name, "tool_addition", string(append(reference, '}')))
 		}
 	}
 
@@ -138,9 +190,13 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 			a.show(j, change.defined)
 		}
 		changed, err := a.find(change)
-		if err != nil {
+		switch {
+		case err != nil && change.made:
+			continue
+		case err != nil:
 			return "", err
 		}
+		a.noteChange(change)
 
 		for _, name := range changed {
 			client := name.Namespace == turn.FunctionsNamespace && !name.Builtin
@@ -171,6 +227,19 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 		return "These tools are available again: " + modelNames(again), nil
 	}
 	return "", nil
+}
+
+// noteChange notes a change of a message.
+func (a *availability) noteChange(change *toolChange) {
+	about, kind := change.server+"."+change.name, "tool_addition"
+	switch {
+	case change.removes:
+		kind = "tool_removal"
+	// A later reference means the tool of this definition, and does not replace it.
+	case change.defined != nil:
+		about = "=" + change.name
+	}
+	a.note(about, kind, change.raw)
 }
 
 // show has a function join the conversation.

@@ -201,6 +201,9 @@ func (d *decoder) joinTools() *apierror.Error {
 	}
 
 	d.input.Items, d.input.Withdrawn = items, available.withdrawn
+	if d.compaction.asked {
+		d.toolChanges = available.changes()
+	}
 	return nil
 }
 

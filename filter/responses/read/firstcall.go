@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -145,11 +146,10 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 
 	// The reply's own input stays as it is: it is prepared again after the compaction.
 	asks := *p
-	askOnly(&asks.input)
+	compaction.AskOnly(&asks.input)
 	// The limit is for the reply, not for the summary.
 	asks.input.Engine.MaxTokens = 0
 	asks.input.Replies = turn.Replies{}
-	asks.input.Engine.Logprobs, asks.input.Engine.TopLogprobs = false, 0
 	if asks.input.Before != nil {
 		whole, err := asks.input.Whole()
 		if err != nil {
@@ -158,7 +158,7 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		asks.input.Before, asks.input.Items = nil, append(whole, asks.input.Items...)
 	}
 
-	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{Kind: turn.User, Text: askForSummary})
+	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{Kind: turn.User, Text: compaction.Ask(compaction.KeptMessages)})
 	// If the prompt of the reply fits, the reply does without a summary that cannot be asked for.
 	summary, failed := asks.prepareSummary(ctx)
 	if failed != nil && err == nil {
