@@ -91,8 +91,8 @@ func (s *Summary) Text(finish turn.Finish, limit string, written int) (string, *
 	switch {
 	case finish == turn.FinishLength:
 		return "", apierror.New(http.StatusBadGateway, Code, "",
-			"The model had no room to complete its summary: it wrote %d tokens. Raise %s, if it is set, or shorten the "+
-				"conversation.", written, limit)
+			"The model had no room to complete its summary: it wrote %d tokens. Raise %s, if it is set, or shorten "+
+				"the conversation.", written, limit)
 	case text == "":
 		return "", apierror.New(http.StatusBadGateway, Code, "",
 			"The model wrote no summary of the conversation. Try again.")

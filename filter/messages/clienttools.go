@@ -88,8 +88,8 @@ func editorParameters(commands, texts string) string {
 	return `{"type":"object","properties":{` +
 		`"command":{"type":"string","enum":["view","create","str_replace","insert"` + commands + `]},` +
 		`"path":{"type":"string","description":"The absolute path of a file, or of a directory to view."},` +
-		`"view_range":{"type":"array","items":{"type":"integer"},"description":"Of view: the first and the last line, ` +
-		`from 1; -1 is the end of the file."},` +
+		`"view_range":{"type":"array","items":{"type":"integer"},"description":"Of view: the first and the last ` +
+		`line, from 1; -1 is the end of the file."},` +
 		`"file_text":{"type":"string","description":"Of create: the text of the file."},` +
 		`"old_str":{"type":"string","description":"Of str_replace: the text that is replaced."},` +
 		`"insert_line":{"type":"integer","description":"Of insert: the line after which the text comes; 0: before ` +

@@ -1,12 +1,14 @@
 package messages
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
@@ -123,6 +125,51 @@ func TestOtherTypes(t *testing.T) {
 	for _, kind := range []string{"bash_code_execution_20250825", "bash", "bash_2025", "web_fetch_20250910", "memory_x0250818", "_20250101"} {
 		if ignored := mustDecode(t, ask(`,"tools":[{"type":"`+kind+`","name":"x"}]`)).Ignored(); !slices.Equal(ignored, []string{"tools." + kind}) {
 			t.Errorf("%s: ignored %v", kind, ignored)
+		}
+	}
+}
+
+// TestClientToolsets shows that the members of a toolset are a namespace, and that their calls
+// name it.
+func TestClientToolsets(t *testing.T) {
+	t.Parallel()
+	const computer = `{"type":"computer_toolset_20260801","configs":{"zoom":{"enabled":false},"wait":null,"key":{}}}`
+	const browser = `{"type":"browser_toolset_20260801"}`
+	for _, c := range []struct{ tools, has, lacks string }{
+		{computer, "type left_click = (_: {\ncoordinate?: number[],\ntext?: string,\n})", "type zoom"},
+		{computer, "namespace computer {", "namespace functions"},
+		{browser, "namespace browser_ {", ""},
+		{browser, "type navigate = (_: {\nurl: string,\ntab_id?: string,\n})", ""},
+		{browser, "type javascript_exec =", ""},
+		{computer + "," + browser + `,{"name":"f","input_schema":{}}`, "type f =", ""},
+	} {
+		if shown := prompt(t, ask(`,"tools":[`+c.tools+`]`)); !strings.Contains(shown, c.has) || c.lacks != "" && strings.Contains(shown, c.lacks) {
+			t.Errorf("%s: the prompt has no %q, or has %q:\n%s", c.tools, c.has, c.lacks, shown)
+		}
+	}
+
+	for family, tool := range map[string]string{"computer": computer, "browser": browser} {
+		space := map[string]string{"computer": "computer", "browser": "browser_"}[family]
+		tools := `,"tools":[` + tool + `]`
+		call := `<|channel|>commentary to=` + space + `.left_click <|constrain|>json<|message|>{"text":"ctrl"}<|call|>`
+		reply := answer(t, mustDecode(t, ask(tools)), call, engine.FinishStop)
+		block := gjson.Get(reply, "content.0")
+		if block.Get("type").Str != "tool_use" || block.Get("name").Str != "left_click" || block.Get("toolset_name").Str != family {
+			t.Errorf("%s: the reply is %s", family, reply)
+		}
+		later := prompt(t, conversation(userHi+`,{"role":"assistant","content":[`+block.Raw+`]},{"role":"user","content":[{"type":"tool_result","toolset_name":"`+family+`","tool_use_id":"`+block.Get("id").Str+`","content":"ok"}]}`, tools))
+		if !strings.Contains(later, "to="+space+".left_click<|channel|>commentary") || !strings.Contains(later, "<|start|>"+space+".left_click to=assistant") {
+			t.Errorf("%s: the next prompt is\n%s", family, later)
+		}
+	}
+
+	for _, c := range []struct{ tools, param string }{
+		{computer + "," + computer, "tools[1]"},
+		{`{"type":"computer_toolset_20260801","configs":{"fly":{"enabled":true}}}`, "tools[0].configs"},
+		{`{"type":"computer_toolset_20260801","configs":{"zoom":{"enabled":1}}}`, "tools[0].configs.enabled"},
+	} {
+		if _, err := newAPI(t, 1).Decode(context.Background(), []byte(ask(`,"tools":[`+c.tools+`]`)), apitest.NewContext()); err == nil || err.Param != c.param {
+			t.Errorf("%s: %v", c.tools, err)
 		}
 	}
 }

@@ -124,8 +124,8 @@ func (m *message) readSummary(v jsontext.Field) *apierror.Error {
 		case "tool_addition", "tool_removal":
 			return m.addChange(kind, v, true)
 		}
-		return apierror.Invalid(v.Path+".type", "The tool_changes of a compaction are blocks of type \"tool_addition\" "+
-			"and \"tool_removal\".")
+		return apierror.Invalid(v.Path+".type",
+			"The tool_changes of a compaction are blocks of type \"tool_addition\" and \"tool_removal\".")
 	})
 }
 

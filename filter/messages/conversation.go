@@ -315,6 +315,8 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 			call.Name, err = v.Text()
 		case "input":
 			call.Text, err = turn.ReadArguments(v)
+		case "toolset_name":
+			call.Namespace, err = v.ShortText()
 		// The reply and the SDKs' types have these; none changes what the model sees.
 		case "type", "cache_control", "caller":
 		default:
@@ -382,7 +384,8 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 			result.Text, err = m.readResultContent(v)
 		case "is_error":
 			isError, err = v.Switch()
-		case "type", "cache_control":
+		// The call says of which toolset its tool is.
+		case "type", "cache_control", "toolset_name":
 		default:
 			err = resultFields.Other(key, v, &m.d.ignored)
 		}

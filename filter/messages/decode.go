@@ -87,6 +87,8 @@ type decoder struct {
 	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
 	searches     []string
 	unsearchable bool
+	// toolsets are the client's toolsets, each a namespace.
+	toolsets []harmony.Namespace
 	// toolChanges are the changes of tools that the conversation has made, as a compaction has
 	// them.
 	toolChanges []byte

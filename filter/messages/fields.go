@@ -162,9 +162,13 @@ var (
 
 	choiceFields = jsontext.Members{"type": {}, "name": {}, "disable_parallel_tool_use": {}}
 
-	callFields = jsontext.Members{"type": {}, "id": {}, "name": {}, "input": {}, "cache_control": {}, "caller": {}}
+	callFields = jsontext.Members{
+		"type": {}, "id": {}, "name": {}, "toolset_name": {}, "input": {}, "cache_control": {}, "caller": {},
+	}
 
-	resultFields = jsontext.Members{"type": {}, "tool_use_id": {}, "content": {}, "is_error": {}, "cache_control": {}}
+	resultFields = jsontext.Members{
+		"type": {}, "tool_use_id": {}, "toolset_name": {}, "content": {}, "is_error": {}, "cache_control": {},
+	}
 )
 
 func (d *decoder) sampling() turn.Sampling {

@@ -147,7 +147,8 @@ func (d *decoder) search() *toolSearch {
 		// The reply outlives the body, of which the definitions are a part.
 		t := d.deferred[name]
 		s.deferred = append(s.deferred, hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{
-			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: slices.Clone(t.Parameters),
+			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
+			Parameters: slices.Clone(t.Parameters),
 		}})
 	}
 	return s

@@ -56,6 +56,10 @@ func appendCallHead(dst []byte, maker reply.Maker, s *hosted.Server, call *turn.
 	if s == nil {
 		dst = jsontext.AppendString(append(dst, `{"type":"tool_use","id":`...), shownID(call.ID))
 		dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
+		// The client's tools in other namespaces are members of its toolsets. An unknown tool has none.
+		if call.Namespace != turn.FunctionsNamespace && call.Namespace != "" {
+			dst = jsontext.AppendString(append(dst, `,"toolset_name":`...), call.Namespace)
+		}
 		return append(dst, `,"input":`...)
 	}
 	if s.Builtin != nil {

@@ -45,11 +45,15 @@ func builtinOf(kind string) tools.Builtin {
 	return ""
 }
 
-// readServerTool reads a tool that Anthropic's service runs. Where the filter cannot run
+// readServerTool reads a tool that is none of the client's functions: a toolset of the client,
+// or a tool that Anthropic's service runs. Where the filter cannot run
 // it, it is ignored: most clients can do without.
 func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error {
 	if kind == "mcp_toolset" && d.api.Tools != nil {
 		return d.readToolset(v)
+	}
+	if family := toolsetOf(kind); family != "" {
+		return d.readClientToolset(family, v)
 	}
 	if name := searchOf(kind); name != "" {
 		return d.readSearch(kind, name, v)

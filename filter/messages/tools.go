@@ -160,6 +160,7 @@ func (d *decoder) offerTools() *apierror.Error {
 	if len(d.tools) > 0 {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}
+	d.input.Tools = append(d.input.Tools, d.toolsets...)
 	if err := d.joinTools(); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import os
 
 import anthropic
 from anthropic.types import CompactionContentMismatchError, ServerToolUseBlock, ToolReferenceUnresolvedError, ToolSearchToolResultBlock, ToolUseBlock
+from anthropic.types.beta.beta_browser_member_name import BETA_BROWSER_MEMBER_NAME_VALUES
+from anthropic.types.beta.beta_computer_member_name import BETA_COMPUTER_MEMBER_NAME_VALUES
 from anthropic.types.beta import BetaCompactionBlock, BetaToolSearchToolResultBlock
 
 MODEL = os.environ["MODEL"]
@@ -53,6 +55,15 @@ for kind, name, call in [
         history.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": block.id, "content": "ok"}, {"type": "text", "text": "NOTHINK\nSAY done"}]})
         later = client.beta.messages.create(**COMMON, messages=history, tools=[tool])
         assert later.content[0].text == "done", later
+
+# The members of toolsets are those of the SDK: an unknown one is refused.
+for family, members in ("computer", BETA_COMPUTER_MEMBER_NAME_VALUES), ("browser", BETA_BROWSER_MEMBER_NAME_VALUES):
+    tool = {"type": f"{family}_toolset_20260801", "configs": {name: {"enabled": True} for name in members}}
+    space = {"browser": "browser_"}.get(family, family)
+    for message in both(client.beta, messages=[user(f'NOTHINK\nCALL {space}.screenshot {{}}')], tools=[tool]):
+        [block] = message.content
+        assert (block.name, block.toolset_name) == ("screenshot", family), message
+    refused(messages=[user("Hi")], tools=[{**tool, "configs": {"fly": {"enabled": True}}}])
 
 # The filter searches for deferred tools, and the model calls what it finds.
 WEATHER = {"name": "get_weather", "description": "The weather of a city.", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}, "defer_loading": True}
