@@ -34,6 +34,9 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 	case "search_result":
 		text, err = readSearchResult(v)
 		return text, true, err
+	case "browser_state":
+		text, err = readBrowserState(v)
+		return text, true, err
 	// The model sees nothing of a file in a container: only its id is checked.
 	case "container_upload":
 		err = v.RequireText("file_id")
@@ -109,6 +112,40 @@ func readSearchResult(v jsontext.Field) (string, *apierror.Error) {
 	var lines jsontext.Joined
 	addLines(&lines, v.Get("title").Str, v.Get("source").Str, text)
 	return lines.String(), err
+}
+
+// changeMembers are the members of a change of the browser that the model sees, in order.
+var changeMembers = []string{"tab_id", "download_id", "url", "path", "size_bytes", "error"}
+
+// readBrowserState returns what the model sees of the client's browser after a call: its tabs,
+// and what else the call has changed, each on a line.
+func readBrowserState(v jsontext.Field) (string, *apierror.Error) {
+	var lines jsontext.Joined
+	addLines(&lines, "Open tabs:")
+	tabs := jsontext.Field{Result: v.Get("tabs"), Path: v.Path + ".tabs"}
+	err := tabs.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		active := ""
+		if v.Get("active").Bool() {
+			active = " (active)"
+		}
+		addLines(&lines, "- "+v.Get("tab_id").String()+active+": "+v.Get("title").String()+" "+v.Get("url").String())
+		return v.RequireText("tab_id")
+	})
+	if err != nil {
+		return "", err
+	}
+
+	v.Get("state_changes").ForEach(func(_, change gjson.Result) bool {
+		line := change.Get("type").String() + ":"
+		for _, member := range changeMembers {
+			if value := change.Get(member).String(); value != "" {
+				line += " " + value
+			}
+		}
+		addLines(&lines, line)
+		return true
+	})
+	return lines.String(), nil
 }
 
 // addLines adds texts that are not empty, each on a line of its own.

@@ -129,6 +129,7 @@ func TestPrompt(t *testing.T) {
 		{"an unknown block without text", user(`{"type":"new","other":"a"},{"type":"text","text":"b"}`), "<|start|>user<|message|>b<|end|>"},
 		{"no blocks", user(``), "<|start|>user<|message|><|end|>"},
 		{"a search result of a tool", result(`{"type":"search_result","title":"T","source":"s","content":[]}`), "<|message|>T\ns<|end|>"},
+		{"a browser's state", result(`{"type":"browser_state","tabs":[{"tab_id":"t1","title":"Shop","url":"https://s","active":true},{"tab_id":"t2","title":"","url":""}],"state_changes":[{"type":"download_completed","download_id":"d","url":"https://s/f","size_bytes":7}]}`), "<|message|>Open tabs:\n- t1 (active): Shop https://s\n- t2:  \ndownload_completed: d https://s/f 7<|end|>"},
 		{"a document of a tool", result(`{"type":"document","source":{"type":"text","data":"D"}}`), "<|message|>D<|end|>"},
 		{"no output", conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_a"}]}`, weatherTool), "to=assistant<|channel|>commentary<|message|><|end|>"},
 		{"another client's prefix of the id", conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_a","content":"x"}]}`, weatherTool), "<|message|>x<|end|>"},

@@ -123,6 +123,8 @@ type availability struct {
 	// change of the same takes the place of an earlier one.
 	made  map[string]madeChange
 	order int
+	// named are the tools of servers, as far as they were needed.
+	named map[*hosted.Server][]turn.ToolName
 }
 
 // madeChange is a change that the conversation has made.
@@ -182,7 +184,7 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 		}
 	}
 
-	var gone, again []turn.ToolName
+	var gone, again []string
 	for i := range j.changes {
 		change := &j.changes[i]
 		if change.defined != nil {
@@ -190,43 +192,72 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 			a.show(j, change.defined)
 		}
 		changed, err := a.find(change)
-		switch {
-		case err != nil && change.made:
+		if err == nil {
+			// A few bytes name all tools of a server, and a request can have thousands of changes.
+			err = a.d.rc.Spend(change.path, len(changed))
+		} else if change.made {
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return "", err
 		}
-		a.noteChange(change)
 
-		for _, name := range changed {
-			client := name.Namespace == turn.FunctionsNamespace && !name.Builtin
-			switch {
-			case change.removes && !a.withdrawn[name]:
-				if a.withdrawn == nil {
-					a.withdrawn = map[turn.ToolName]bool{}
-				}
-				a.withdrawn[name] = true
-				// Of a tool that the model has never seen there is nothing to say.
-				if !client || a.shown[name.Name] {
-					gone = append(gone, name)
-				}
-			case !change.removes && client && !a.shown[name.Name]:
-				a.show(j, a.functions[name.Name])
-				delete(a.withdrawn, name)
-			case !change.removes && a.withdrawn[name]:
-				delete(a.withdrawn, name)
-				again = append(again, name)
-			}
+		a.noteChange(change)
+		if !a.change(j, change.removes, changed) {
+			continue
+		}
+		if change.removes {
+			gone = append(gone, change.shownName(changed))
+		} else {
+			again = append(again, change.shownName(changed))
 		}
 	}
 
 	switch {
 	case gone != nil:
-		return "These tools are not available any more, do not call them: " + modelNames(gone), nil
+		return "These tools are not available any more, do not call them: " + strings.Join(gone, ", "), nil
 	case again != nil:
-		return "These tools are available again: " + modelNames(again), nil
+		return "These tools are available again: " + strings.Join(again, ", "), nil
 	}
 	return "", nil
+}
+
+// change withdraws tools, or makes them available. It reports whether the model has to be told:
+// it is not of tools that it has never seen, or that join.
+func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (told bool) {
+	for _, name := range tools {
+		client := name.Namespace == turn.FunctionsNamespace && !name.Builtin
+		hidden := client && !a.shown[name.Name]
+		switch {
+		case removes && !a.withdrawn[name]:
+			if a.withdrawn == nil {
+				a.withdrawn = map[turn.ToolName]bool{}
+			}
+			a.withdrawn[name] = true
+			told = told || !hidden
+		case !removes && hidden:
+			a.show(j, a.functions[name.Name])
+			delete(a.withdrawn, name)
+		case !removes && a.withdrawn[name]:
+			delete(a.withdrawn, name)
+			told = true
+		}
+	}
+	return told
+}
+
+// shownName is how the model is told of the tools of a change.
+func (c *toolChange) shownName(tools []turn.ToolName) string {
+	t := tools[0]
+	space := t.Namespace
+	if space != turn.FunctionsNamespace && !t.Builtin {
+		space = turn.ModelName(space)
+	}
+	// All tools of a server have one name here, however many they are.
+	if len(tools) > 1 || t.Name == "" {
+		return space
+	}
+	return space + "." + turn.ModelName(t.Name)
 }
 
 // noteChange notes a change of a message.
@@ -268,7 +299,7 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 		}
 		for _, s := range d.served.servers {
 			if s.Builtin != nil && shownName(s) == change.name {
-				return namesOf(s, s.Names()), nil
+				return a.toolsOf(s), nil
 			}
 		}
 		// A tool of the request that cannot be offered here is there to the client.
@@ -286,11 +317,11 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 		case s.Failure != "" || !s.Known:
 			return nil, nil
 		case change.name == "":
-			return namesOf(s, s.Names()), nil
+			return a.toolsOf(s), nil
 		case s.Tool(change.name) == nil:
 			return nil, unresolved(change, "name", change.name)
 		}
-		return namesOf(s, []string{s.ToModel(change.name)}), nil
+		return []turn.ToolName{{Namespace: s.Label, Name: s.ToModel(change.name)}}, nil
 	}
 	// Without a loopback listener the servers of a request are ignored.
 	if d.api.Tools == nil {
@@ -299,34 +330,27 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 	return nil, unresolved(change, "server_name", change.server)
 }
 
-// namesOf returns the names of tools of a server.
-func namesOf(s *hosted.Server, tools []string) []turn.ToolName {
-	names := make([]turn.ToolName, len(tools))
-	for i, name := range tools {
-		names[i] = turn.ToolName{Namespace: s.Label, Name: name, Builtin: s.Space().System}
+// toolsOf returns the tools of a server.
+func (a *availability) toolsOf(s *hosted.Server) []turn.ToolName {
+	if tools, ok := a.named[s]; ok {
+		return tools
 	}
-	return names
+
+	var tools []turn.ToolName
+	for _, name := range s.Names() {
+		tools = append(tools, turn.ToolName{Namespace: s.Label, Name: name, Builtin: s.Space().System})
+	}
+	if a.named == nil {
+		a.named = map[*hosted.Server][]turn.ToolName{}
+	}
+	a.named[s] = tools
+	return tools
 }
 
 func unresolved(change *toolChange, member, name string) *apierror.Error {
 	return apierror.New(http.StatusBadRequest, codeUnresolved, change.path+"."+member,
 		"There is no tool or MCP server %q here. Name one of tools or mcp_servers, or one that a message before has "+
 			"added.", jsontext.Clip(name))
-}
-
-// modelNames lists tools by the names that the model sees.
-func modelNames(tools []turn.ToolName) string {
-	names := make([]string, len(tools))
-	for i, t := range tools {
-		space := t.Namespace
-		if space != turn.FunctionsNamespace && !t.Builtin {
-			space = turn.ModelName(space)
-		}
-		if names[i] = space; t.Name != "" {
-			names[i] += "." + turn.ModelName(t.Name)
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 // noteAbsent notes the name of a tool that is not offered.

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -118,6 +119,31 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
+// TestToolChangesPrefix shows that no change of tools moves the prompt before it.
+func TestToolChangesPrefix(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 6))
+	blocks := []string{
+		addition(inlineF), addition(strings.Replace(inlineF, "D.", "E.", 1)), addition(named("later")), removal(named("later")),
+		addition(named("get_weather")), removal(named("get_weather")), `{"type":"text","text":"t"}`,
+	}
+	for range 100 {
+		messages, before := userHi, ""
+		for range 6 {
+			shown := prompt(t, conversation(messages, changedList))
+			if !strings.HasPrefix(shown, before) {
+				t.Fatalf("the prompt of %s\n%s\ndoes not begin with\n%s", messages, shown, before)
+			}
+			before = strings.TrimSuffix(shown, "<|start|>assistant")
+			some := make([]string, 1+rng.IntN(3))
+			for i := range some {
+				some[i] = blocks[rng.IntN(len(blocks))]
+			}
+			messages += `,{"role":"assistant","content":"A"},` + changing(some...) + `,` + userHi
+		}
+	}
+}
+
 // TestServerToolChanges shows that tools which the filter runs are withdrawn too.
 func TestServerToolChanges(t *testing.T) {
 	t.Parallel()
@@ -129,7 +155,9 @@ func TestServerToolChanges(t *testing.T) {
 		if strings.Contains(message.Raw, "mcp_tool_use") || message.Get("stop_reason").Str != "end_turn" {
 			t.Errorf("%s: %s", gone, message.Raw)
 		}
-		if !strings.Contains(s.prompts[0], goneHere+"docs.look_up") {
+		// One change of all tools is told by their namespace.
+		want := map[string]string{whole: "docs<|end|>", one: "docs.look_up<|end|>"}[gone]
+		if !strings.Contains(s.prompts[0], goneHere+want) {
 			t.Errorf("%s: the prompt is\n%s", gone, s.prompts[0])
 		}
 		message = s.play(t, conversation(userHi+`,`+changing(removal(gone))+`,`+changing(addition(whole)), docsServer), call, answered)
