@@ -2,16 +2,21 @@
 // later requests have it in the place of the conversation before it.
 //
 // A request that compacts asks for the summary by a last message of the user ([Ask]), and not
-// for an answer ([AskOnly]). The model call's output is gathered by a [Summary]. A conversation
-// that goes on from the summary begins with [Item].
+// for an answer ([AskOnly]). [Prepare] makes it fit the model's context. The model call's
+// output is gathered by a [Summary]. A conversation that goes on from the summary begins with
+// [Item].
 //
 // How a client asks for a compaction, how it gets and returns the summary, and whether that is
 // sealed, is the API's. The package does no I/O.
 package compaction
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -59,6 +64,79 @@ func AskOnly(in *turn.Input) {
 	in.OneCall, in.Choice, in.Format, in.Strict = false, turn.Choice{}, nil, nil
 	in.Stop, in.Engine.StopTokens, in.Engine.MinTokens = nil, nil, 0
 	in.Engine.Logprobs, in.Engine.TopLogprobs = false, 0
+}
+
+// The longest texts of a conversation that is too long to be summarized as it
+// is: of so many bytes, then of fewer, until there is room for the summary.
+const (
+	longestText  = 32 << 10
+	ShortestText = 1 << 9
+)
+
+// Prepare makes the turn of a summary, for the input of a conversation that ends with the
+// request for it. A conversation that is too
+// long for the model's context is exactly what has to be compacted: long texts are
+// shortened then, and only if that is not enough, turns are dropped.
+func Prepare(ctx context.Context, rc *turn.RequestContext, input *turn.Input) (*turn.Turn, *apierror.Error) {
+	in := *input
+	in.Truncate, in.Engine.MaxTokens = false, 0
+	t, err := rc.Prepare(ctx, &in)
+	// Shorter texts keep every turn in the summary; dropping turns loses whole thoughts.
+	for size := longestText; size >= ShortestText && cramped(rc, t, err); size /= 4 {
+		in.Items = shortened(input.Items, size)
+		t, err = rc.Prepare(ctx, &in)
+	}
+
+	if cramped(rc, t, err) {
+		in.Truncate = true
+		t, err = rc.Prepare(ctx, &in)
+	}
+
+	// The limit of the request is the client's bound also for a summary, but does not decide what is left out.
+	if most := input.Engine.MaxTokens; err == nil && most > 0 {
+		t.Engine.MaxTokens = min(t.Engine.MaxTokens, most)
+	}
+
+	return t, err
+}
+
+// cramped reports whether the prompt leaves less than an eighth of the context.
+func cramped(rc *turn.RequestContext, t *turn.Turn, err *apierror.Error) bool {
+	if err != nil || rc.Unbounded {
+		return err != nil && err.Code == "context_length_exceeded"
+	}
+	left := t.Engine.MaxTokens
+	return left < (len(t.Engine.Prompt)+left)/8
+}
+
+// shortened is the conversation without the middle of texts that are longer
+// than size bytes. Instructions, and the demand at its end, stay as they are.
+func shortened(items []turn.Item, size int) []turn.Item {
+	short := slices.Clone(items)
+	for i := range short[:len(short)-1] {
+		if it := &short[i]; it.Kind != turn.Instructions {
+			it.Text = Shorten(it.Text, size)
+		}
+	}
+	return short
+}
+
+// Shorten leaves out the middle of a text that is longer than size bytes.
+func Shorten(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+
+	begin, end := size/2, len(text)-size/2
+	for begin > 0 && !utf8.RuneStart(text[begin]) {
+		begin--
+	}
+
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end++
+	}
+
+	return text[:begin] + fmt.Sprintf("\n[%d bytes are left out here]\n", end-begin) + text[end:]
 }
 
 // Summary gathers the text of the model's turn. The zero value has none.

@@ -73,6 +73,21 @@ func TestCompactionAsks(t *testing.T) {
 	}
 }
 
+// TestCompactionOfTooMuch shows that a conversation without room for its summary is shortened.
+func TestCompactionOfTooMuch(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.rc.Model.ContextLength = 2000
+	long := `{"role":"user","content":"` + strings.Repeat("a cat ", 20_000) + `"}`
+	if _, err := s.try(t, conversation(long, "")); err == nil || err.Code != "context_length_exceeded" {
+		t.Errorf("a prompt beyond the context: %v", err)
+	}
+	message := s.play(t, conversation(long, compacts), summed)
+	if message.Get("stop_reason").Str != "compaction" || !strings.Contains(s.prompts[0], "bytes are left out here]") {
+		t.Errorf("%s\n%s", message.Raw, s.prompts[0])
+	}
+}
+
 // TestCompactionFails has compactions that are refused, and summaries that are not written.
 func TestCompactionFails(t *testing.T) {
 	t.Parallel()

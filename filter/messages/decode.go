@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -59,7 +60,7 @@ func (a *API) decode(
 		return nil, err
 	}
 	r.withdrawn, r.toolChanges = d.input.Withdrawn, d.toolChanges
-	r.turn, err = rc.Prepare(ctx, &d.input)
+	r.turn, err = d.prepareTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +145,14 @@ func (d *decoder) request() *Request {
 		}
 	}
 	return r
+}
+
+// prepareTurn prepares the first turn: the model's own, or that of a summary.
+func (d *decoder) prepareTurn(ctx context.Context) (*turn.Turn, *apierror.Error) {
+	if d.compaction.asked {
+		return compaction.Prepare(ctx, d.rc, &d.input)
+	}
+	return d.rc.Prepare(ctx, &d.input)
 }
 
 // containerPrefix begins the ids of containers.

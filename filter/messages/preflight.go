@@ -76,7 +76,7 @@ type preparation struct{ decoder *decoder }
 
 // Do implements api.Job. Its result is a *turn.Turn.
 func (p preparation) Do(ctx context.Context) (any, error) {
-	t, err := p.decoder.rc.Prepare(ctx, &p.decoder.input)
+	t, err := p.decoder.prepareTurn(ctx)
 	if err != nil {
 		return nil, err
 	}

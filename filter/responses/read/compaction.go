@@ -124,12 +124,12 @@ func (r *itemReader) forget(room int) *apierror.Error {
 			kept = append(kept, it)
 		case it.Kind == turn.User && !it.Summary:
 			size := room - messageBytes
-			if size < min(len(it.Text), shortestText) {
+			if size < min(len(it.Text), compaction.ShortestText) {
 				room = 0
 				continue
 			}
 			// A message that is shortened takes all the room that is left.
-			it.Text = shorten(it.Text, size)
+			it.Text = compaction.Shorten(it.Text, size)
 			room = size - len(it.Text)
 			kept = append(kept, it)
 		}
