@@ -38,18 +38,21 @@ func Ask(kept string) string {
 // KeptMessages is what [Ask] says where the newest of the users' messages remain.
 const KeptMessages = ", if they are not long, the last of my own messages"
 
-const begin = `Write a summary of our conversation so far. It is going to take the conversation's place: whoever goes on, you among them, will know only this summary`
+const begin = "Write a summary of our conversation so far. It is going to take the conversation's place: whoever " +
+	"goes on, you among them, will know only this summary"
 
-const task = `
-
-Do not answer my last message, do not go on with the work, and call no tools. Put into the summary, as far as there is any:
-- what I want, with every constraint and preference that I gave;
-- what has been done, and what came of it;
-- facts that will still be needed, word for word: names, paths, numbers, identifiers, code, errors, results of tools;
-- what was decided and why, and what was tried and did not work;
-- what is not done yet, and the next steps.
-
-Leave out everything else. Write the summary only.`
+const task = "\n" +
+	"\n" +
+	"Do not answer my last message, do not go on with the work, and call no tools. Put into the summary, " +
+	"as far as there is any:\n" +
+	"- what I want, with every constraint and preference that I gave;\n" +
+	"- what has been done, and what came of it;\n" +
+	"- facts that will still be needed, word for word: names, paths, numbers, identifiers, code, errors, " +
+	"results of tools;\n" +
+	"- what was decided and why, and what was tried and did not work;\n" +
+	"- what is not done yet, and the next steps.\n" +
+	"\n" +
+	"Leave out everything else. Write the summary only."
 
 // Item is the summary as the conversation that continues from it has it.
 func Item(summary, path string) turn.Item {

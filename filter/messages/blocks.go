@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"strings"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -136,13 +138,13 @@ func readBrowserState(v jsontext.Field) (string, *apierror.Error) {
 	}
 
 	v.Get("state_changes").ForEach(func(_, change gjson.Result) bool {
-		line := change.Get("type").String() + ":"
+		line := []string{change.Get("type").String() + ":"}
 		for _, member := range changeMembers {
 			if value := change.Get(member).String(); value != "" {
-				line += " " + value
+				line = append(line, value)
 			}
 		}
-		addLines(&lines, line)
+		addLines(&lines, strings.Join(line, " "))
 		return true
 	})
 	return lines.String(), nil

@@ -64,7 +64,7 @@ left_click_drag|Drags from one coordinate to another.|from point, target point, 
 left_mouse_down|Presses the left button of the mouse, and holds it.|target point, tab_id? string
 left_mouse_up|Releases the left button of the mouse.|target point, tab_id? string
 mouse_move|Moves the cursor to a coordinate.|target point, tab_id? string
-scroll|Turns the wheel, by 3 clicks if left out.|target point, scroll_direction direction, scroll_amount? integer, tab_id? string
+scroll|Turns the wheel.|target point, scroll_direction direction, scroll_amount? integer, tab_id? string
 type|Types a text where the cursor is.|text string, tab_id? string
 key|Presses a key, several together (ctrl+a), or several in turn.|text string, repeat? integer, tab_id? string
 hold_key|Holds a key, or several together, for up to 30 seconds.|text string, duration number, tab_id? string

@@ -29,6 +29,11 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 	return nil
 }
 
+// messageRoles are the kinds of the texts of messages, by their roles.
+var messageRoles = map[string]turn.Kind{
+	"user": turn.User, "assistant": turn.Unphased, "system": turn.Instructions,
+}
+
 // readMessage adds a message to the items of the conversation, and returns its role.
 func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Error) {
 	var content, config, clearing jsontext.Field
@@ -47,52 +52,99 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		}
 		return err
 	})
-
-	m := message{d: d, at: at}
 	if err == nil {
 		// A message without blocks takes memory too.
 		err = d.countBlock()
 	}
+	if err != nil {
+		return "", err
+	}
 
 	// The blocks are read only now: which ones may come depends on the role, which may follow them.
-	switch role {
-	case "user":
-		m.kind = turn.User
-	case "assistant":
-		m.kind = turn.Unphased
-	case "system":
-		m.kind = turn.Instructions
-	default:
-		if err == nil {
-			err = apierror.Invalid(at.Path+".role", "The role of a message must be user, assistant or system.")
-		}
+	m := message{d: d, at: at, kind: messageRoles[role]}
+	if m.kind == 0 {
+		return "", apierror.Invalid(at.Path+".role", "The role of a message must be user, assistant or system.")
 	}
-
-	configured := false
+	configured, err := m.readSettings(config, clearing)
 	if err == nil {
-		configured, err = m.readSettings(config, clearing)
+		err = m.readContent(content, configured)
 	}
-
-	switch {
-	case err != nil:
-		return "", err
-	// A message may do no more than set the effort.
-	case !content.Exists() && configured:
-	case !content.Exists():
-		return "", apierror.Invalid(at.Path+".content", "A message has no content. Send some.")
-	case content.Type == gjson.String:
-		m.addText(m.withoutBilling(content.Str), false)
-	case content.IsArray():
-		err = content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
-	default:
-		err = apierror.Invalid(content.Path,
-			"The field %q must be a string or an array of content blocks.", content.Path)
-	}
-
 	if err == nil {
 		m.end()
 	}
 	return role, err
+}
+
+// clear removes the texts that a message of the user clears.
+func (d *decoder) clear() {
+	if d.cleared == nil {
+		return
+	}
+
+	// One pass, however many they are: each item is passed at most once for each message of the
+	// user that follows a text to clear.
+	later := d.input.Items[d.clearing:]
+	kept := slices.DeleteFunc(later, func(i turn.Item) bool { return i.Kind == turn.Instructions && d.cleared[i.Path] })
+	d.input.Items = d.input.Items[:d.clearing+len(kept)]
+	d.cleared = nil
+}
+
+// countBlock counts a message or a content block of one, and bounds their number: each
+// can take far more memory than it has bytes.
+func (d *decoder) countBlock() *apierror.Error {
+	d.blocks++
+	if d.blocks > 2*d.rc.Limits.Items {
+		return apierror.Invalid("messages",
+			"The conversation has more than %d messages and content blocks.", 2*d.rc.Limits.Items)
+	}
+	return nil
+}
+
+// message is a message that is being read.
+type message struct {
+	d    *decoder
+	at   jsontext.Field
+	kind turn.Kind // of its texts
+
+	// The text that is being read. image is that its last block was a placeholder, which is a
+	// line of its own.
+	text  jsontext.Joined
+	image bool
+
+	// What has been read before the text. The texts of a user's message come after its
+	// results, which answer calls.
+	items []turn.Item
+	texts []turn.Item
+
+	// begun is that the message has a text, clears that the next message of the user ends its
+	// texts.
+	begun  bool
+	clears bool
+
+	found    []string // tools that it refers to
+	changing *joining // the tools that it changes; nil: none so far
+	// served are the calls of tools that a server ran and that have no result yet: where in
+	// items it is going to be, by their ids.
+	served map[string]int
+	// searches are the tools that the searches among these calls have found, by the same ids.
+	searches map[string]*joining
+}
+
+// readContent reads the content of the message. configured is that the message sets the effort,
+// and may do no more than that.
+func (m *message) readContent(content jsontext.Field, configured bool) *apierror.Error {
+	switch {
+	case !content.Exists() && configured:
+		return nil
+	case !content.Exists():
+		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
+	case content.Type == gjson.String:
+		m.addText(m.withoutBilling(content.Str), false)
+		return nil
+	case content.IsArray():
+		return content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
+	}
+	return apierror.Invalid(content.Path, "The field %q must be a string or an array of content blocks.", content.Path)
 }
 
 // readSettings reads what a message of the system says beside its content: the effort from
@@ -137,20 +189,6 @@ func (m *message) readConfig(config jsontext.Field) (configured bool, err *apier
 	return configured, err
 }
 
-// clear removes the texts that a message of the user clears.
-func (d *decoder) clear() {
-	if d.cleared == nil {
-		return
-	}
-
-	// One pass, however many they are: each item is passed at most once for each message of the
-	// user that follows a text to clear.
-	later := d.input.Items[d.clearing:]
-	kept := slices.DeleteFunc(later, func(i turn.Item) bool { return i.Kind == turn.Instructions && d.cleared[i.Path] })
-	d.input.Items = d.input.Items[:d.clearing+len(kept)]
-	d.cleared = nil
-}
-
 // withoutBilling returns a text of the message without the billing line of Claude Code, which
 // may begin a message of the system.
 func (m *message) withoutBilling(text string) string {
@@ -159,47 +197,6 @@ func (m *message) withoutBilling(text string) string {
 	}
 	m.begun = true
 	return turn.WithoutBilling(text)
-}
-
-// countBlock counts a message or a content block of one, and bounds their number: each
-// can take far more memory than it has bytes.
-func (d *decoder) countBlock() *apierror.Error {
-	d.blocks++
-	if d.blocks > 2*d.rc.Limits.Items {
-		return apierror.Invalid("messages",
-			"The conversation has more than %d messages and content blocks.", 2*d.rc.Limits.Items)
-	}
-	return nil
-}
-
-// message is a message that is being read.
-type message struct {
-	d    *decoder
-	at   jsontext.Field
-	kind turn.Kind // of its texts
-
-	// The text that is being read. image is that its last block was a placeholder, which is a
-	// line of its own.
-	text  jsontext.Joined
-	image bool
-
-	// What has been read before the text. The texts of a user's message come after its
-	// results, which answer calls.
-	items []turn.Item
-	texts []turn.Item
-
-	// begun is that the message has a text, clears that the next message of the user ends its
-	// texts.
-	begun  bool
-	clears bool
-
-	found    []string // tools that it refers to
-	changing *joining // the tools that it changes; nil: none so far
-	// served are the calls of tools that a server ran and that have no result yet: where in
-	// items it is going to be, by their ids.
-	served map[string]int
-	// searches are the tools that the searches among these calls have found, by the same ids.
-	searches map[string]*joining
 }
 
 // flush ends a text of the message.

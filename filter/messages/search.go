@@ -176,10 +176,10 @@ func (s *toolSearch) find(name, arguments string) ([]harmony.Tool, error) {
 		best = hosted.SearchDeferred(candidates, arguments)
 	}
 
-	var found []harmony.Tool
-	for _, i := range best {
+	found := make([]harmony.Tool, len(best))
+	for n, i := range best {
 		t := candidates[i].Tool
-		found = append(found, t)
+		found[n] = t
 		s.loaded[t.Name] = true
 	}
 	return found, err

@@ -48,28 +48,27 @@ func servedCallID(id string) string {
 // appendCallHead appends the block of a call up to the value of its input. s is the
 // server of its tool; nil: the tool is the client's, or a search of the filter's.
 func appendCallHead(dst []byte, maker reply.Maker, s *hosted.Server, call *turn.CalledTool) []byte {
-	if s == nil && maker == reply.ByFilter {
-		dst = jsontext.AppendString(append(dst, `{"type":"server_tool_use","id":`...), searchID(call.ID))
-		dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
-		return append(dst, `,"input":`...)
+	kind, id, name := "mcp_tool_use", "", call.Name
+	switch {
+	case s == nil && maker == reply.ByFilter:
+		kind, id = "server_tool_use", searchID(call.ID)
+	case s == nil:
+		kind, id = "tool_use", shownID(call.ID)
+	case s.Builtin != nil:
+		kind, id, name = "server_tool_use", servedID(s, call.ID), shownName(s)
+	default:
+		id = servedID(s, call.ID)
 	}
-	if s == nil {
-		dst = jsontext.AppendString(append(dst, `{"type":"tool_use","id":`...), shownID(call.ID))
-		dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
-		// The client's tools in other namespaces are members of its toolsets. An unknown tool has none.
-		if call.Namespace != turn.FunctionsNamespace && call.Namespace != "" {
-			dst = jsontext.AppendString(append(dst, `,"toolset_name":`...), call.Namespace)
-		}
-		return append(dst, `,"input":`...)
+
+	dst = append(append(append(dst, `{"type":"`...), kind...), `","id":`...)
+	dst = jsontext.AppendString(append(jsontext.AppendString(dst, id), `,"name":`...), name)
+	switch {
+	case kind == "mcp_tool_use":
+		dst = jsontext.AppendString(append(dst, `,"server_name":`...), s.Label)
+	// The client's tools in other namespaces are members of its toolsets. An unknown tool has none.
+	case kind == "tool_use" && call.Namespace != turn.FunctionsNamespace && call.Namespace != "":
+		dst = jsontext.AppendString(append(dst, `,"toolset_name":`...), call.Namespace)
 	}
-	if s.Builtin != nil {
-		dst = jsontext.AppendString(append(dst, `{"type":"server_tool_use","id":`...), servedID(s, call.ID))
-		dst = jsontext.AppendString(append(dst, `,"name":`...), shownName(s))
-		return append(dst, `,"input":`...)
-	}
-	dst = jsontext.AppendString(append(dst, `{"type":"mcp_tool_use","id":`...), servedID(s, call.ID))
-	dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
-	dst = jsontext.AppendString(append(dst, `,"server_name":`...), s.Label)
 	return append(dst, `,"input":`...)
 }
 

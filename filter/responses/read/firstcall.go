@@ -84,7 +84,9 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		asks.input.Before, asks.input.Items = nil, append(whole, asks.input.Items...)
 	}
 
-	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{Kind: turn.User, Text: compaction.Ask(compaction.KeptMessages)})
+	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{
+		Kind: turn.User, Text: compaction.Ask(compaction.KeptMessages),
+	})
 	// If the prompt of the reply fits, the reply does without a summary that cannot be asked for.
 	summary, failed := compaction.Prepare(ctx, asks.rc, &asks.input)
 	if failed != nil && err == nil {
