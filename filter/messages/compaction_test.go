@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 )
@@ -48,6 +51,25 @@ func TestCompaction(t *testing.T) {
 	} {
 		if shown := prompt(t, conversation(c.messages, "")); !strings.Contains(shown, c.want) || strings.Contains(shown, "gone") {
 			t.Errorf("%s: the prompt has no %q:\n%s", name, c.want, shown)
+		}
+	}
+}
+
+// TestCompactionOfOneCall shows that a compaction needs no more than the model call that is
+// being made already.
+func TestCompactionOfOneCall(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []api.Mode{api.SingleCall, api.Loop} {
+		for _, stream := range []string{"", `,"stream":true`} {
+			request := mustDecode(t, conversation(talk, weatherTool+compacts+stream))
+			reply := apitest.Play(t, request, mode, apitest.Said(summed).Chunks(apitest.Size(2)))
+			if stream != "" {
+				content, _ := json.Marshal(fold(t, reply).Content)
+				reply = `{"content":` + string(content) + `}`
+			}
+			if block := gjson.Get(reply, "content.0"); block.Get("type").Str != "compaction" || block.Get("content").Str != `The user said "hi".` {
+				t.Errorf("mode %v, stream %q: %s", mode, stream, reply)
+			}
 		}
 	}
 }

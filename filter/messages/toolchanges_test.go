@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
@@ -103,7 +104,7 @@ func TestWithdrawn(t *testing.T) {
 
 	// Where no turn can follow the client does not see the call either.
 	request := mustDecode(t, gone)
-	if reply := apitest.Play(t, request, 0, []engine.Chunk{{Tokens: apitest.Tokens(callOf("get_weather", `{}`)), Finish: engine.FinishStop}}); strings.Contains(reply, "tool_use") {
+	if reply := apitest.Play(t, request, api.SingleCall, []engine.Chunk{{Tokens: apitest.Tokens(callOf("get_weather", `{}`)), Finish: engine.FinishStop}}); strings.Contains(reply, "tool_use") {
 		t.Errorf("the client sees %s", reply)
 	}
 
