@@ -145,7 +145,7 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 }
 
 // Kept is about how many bytes are kept until the reply has ended.
-func (r *Request) Kept() int { return r.turn.Kept() }
+func (r *Request) Kept() int { return r.turn.Kept() + r.search.bytes() + len(r.toolChanges) }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as service_tier or tools.web_search_20250305.

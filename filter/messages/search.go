@@ -154,6 +154,21 @@ func (d *decoder) search() *toolSearch {
 	return s
 }
 
+// bytes is about how much memory the definitions take; 0 for nil.
+func (s *toolSearch) bytes() int {
+	if s == nil {
+		return 0
+	}
+
+	n := 0
+	for i := range s.deferred {
+		t := &s.deferred[i].Tool
+		// A search makes an index of the words, which takes about as much again.
+		n += 2 * (len(t.Name) + len(t.Description) + len(t.Parameters))
+	}
+	return n
+}
+
 // has reports whether a call is one of a search; nil has none.
 func (s *toolSearch) has(call *turn.CalledTool) bool {
 	return s != nil && call.Namespace == turn.FunctionsNamespace && slices.Contains(s.names, call.Name)

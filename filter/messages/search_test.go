@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,6 +116,10 @@ func TestToolSearchOdd(t *testing.T) {
 	}
 
 	// Many searches in one turn.
+	request, err := s.Decode(context.Background(), []byte(conversation(userHi, searchedTools(regex))), s.rc)
+	if err != nil || request.Kept() < request.turn.Kept()+len("The weather of a city.") {
+		t.Errorf("the definitions are not counted: %v", err)
+	}
 	var many strings.Builder
 	for i := range 70 {
 		many.WriteString(strings.Replace(callOf(regex, fmt.Sprintf(`{"pattern":"no%d"}`, i)), `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant`, "", 1) + "<|start|>assistant")
