@@ -327,6 +327,9 @@ type Input struct {
 	// Tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls
 	// of them are known.
 	Deferred []harmony.Namespace
+	// Withdrawn are tools that stay in the prompt, whose prefix engines have cached, and that must
+	// not be called any more. Who makes the reply answers calls of them.
+	Withdrawn map[ToolName]bool
 	// Tools are not offered, and calls are withheld.
 	NoCalls bool
 	// The turn ends after one call.
