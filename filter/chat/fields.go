@@ -158,6 +158,7 @@ var (
 		"role": {}, "content": {}, "refusal": {}, "reasoning": {}, "reasoning_content": {}, "thinking": {},
 		"reasoning_details": {},
 		"thinking_blocks":   {}, "tool_calls": {}, "function_call": {}, "tool_call_id": {}, "prefix": {}, "partial": {},
+		"output_config": {},
 
 		"audio":  {Refused: "Sounds are not kept here. Send their text as the content."},
 		"images": {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
@@ -182,6 +183,18 @@ var (
 			Ignored: ownNotes,
 		},
 	}
+
+	configFields = jsontext.Members{
+		"effort": {},
+		"format": {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
+	}
+
+	updateFields = jsontext.Members{
+		"type": {}, "reasoning": {}, "id": {Ignored: ownNotes}, "agent": {Ignored: ownNotes},
+		"text": {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
+	}
+
+	updateReasoningFields = jsontext.Members{"effort": {}}
 
 	partFields = jsontext.Members{
 		"type": {}, "text": {}, "refusal": {}, "image_url": {}, "input_image": {}, "image": {},

@@ -17,7 +17,13 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 		if err != nil {
 			return err
 		}
+		if m.update {
+			return d.readUpdate(m)
+		}
 		d.prefixed = m.prefix && m.role == "assistant"
+		if m.role == "assistant" {
+			d.input.EffortUpdates.Begin()
+		}
 		return d.addItems(m)
 	})
 }
@@ -44,6 +50,13 @@ type message struct {
 	details   string
 	prefix    bool
 	calls     []turn.Item
+
+	// What later replies are to be like. update is that the message is OpenAI's item of the type
+	// configuration_update, with settings as its reasoning; config is what Anthropic's messages of
+	// the system have.
+	update   bool
+	settings jsontext.Field
+	config   jsontext.Field
 }
 
 func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
@@ -61,7 +74,7 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		case "reasoning", "reasoning_content", "thinking":
 			// A reply has two of these names, and clients send back one or both.
 			if v.Type != gjson.String {
-				d.ignored.Add(v.Path)
+				m.settings = v
 			} else if v.Str != "" {
 				m.reasoning = v.Str
 			}
@@ -82,12 +95,23 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			m.calls = append(m.calls, call)
 		case "name":
 			m.name, nameAt = v.Str, v.Path
+		case "output_config":
+			m.config = v
+		case "type":
+			m.update = v.Str == "configuration_update"
+			if !m.update {
+				err = messageFields.Other(key, v, &d.ignored)
+			}
 		default:
 			err = messageFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
 
+	// The type, which says what the object is, may come last.
+	if m.settings.Exists() && !m.update {
+		d.ignored.Add(m.settings.Path)
+	}
 	// The role may follow the name.
 	if nameAt != "" && m.role != "function" {
 		d.ignored.Add(nameAt)
@@ -97,6 +121,37 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		m.reasoning = m.details
 	}
 	return m, err
+}
+
+// readUpdate reads {"type":"configuration_update","reasoning":{"effort":…}}.
+func (d *decoder) readUpdate(m message) *apierror.Error {
+	if err := updateFields.Others(m.at, &d.ignored); err != nil {
+		return err
+	}
+
+	effort := jsontext.Field{Result: m.settings.Get("effort"), Path: m.settings.Path + ".effort"}
+	if !effort.Exists() || effort.Type == gjson.Null {
+		d.ignored.Add(m.at.Path)
+		return nil
+	}
+	return d.input.EffortUpdates.Read(effort)
+}
+
+// readConfig reads {"effort":…} of a message of the system, and reports whether there is one.
+func (d *decoder) readConfig(m *message) (configured bool, err *apierror.Error) {
+	if m.role != "system" && m.role != "developer" {
+		return false, apierror.Invalid(m.config.Path,
+			"Only messages of the roles system and developer may have this field.")
+	}
+
+	err = m.config.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		if key != "effort" {
+			return configFields.Other(key, v, &d.ignored)
+		}
+		configured = true
+		return d.input.EffortUpdates.Read(v)
+	})
+	return configured, err
 }
 
 // textsOf returns the texts of a list of {"text":…}, {"summary":…} or {"thinking":…}, line by
@@ -119,6 +174,14 @@ func textsOf(v jsontext.Field) string {
 func (d *decoder) addItems(m message) *apierror.Error {
 	if len(m.calls) > 0 && m.role != "assistant" {
 		return apierror.Invalid(m.at.Path+".tool_calls", "Only assistant messages can have tool calls.")
+	}
+
+	configured := false
+	if m.config.Exists() {
+		var err *apierror.Error
+		if configured, err = d.readConfig(&m); err != nil {
+			return err
+		}
 	}
 
 	images := d.rc.Model.Images
@@ -154,7 +217,11 @@ func (d *decoder) addItems(m message) *apierror.Error {
 			"The role of a message must be system, developer, user, assistant, tool or function.")
 	}
 
-	if !m.content.Exists() {
+	switch {
+	// A message may do no more than set the effort.
+	case !m.content.Exists() && configured:
+		return nil
+	case !m.content.Exists():
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
 	}
 	text, err := d.readContent(m.content, images)
