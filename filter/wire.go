@@ -226,7 +226,7 @@ func Check(cfg *config.Config) error {
 		}
 	}
 
-	if cfg.Loopback == "" && slices.ContainsFunc(slices.Concat(cfg.Models, []config.Model{cfg.ModelDefaults}), keepsPrefix) {
+	if cfg.Loopback == "" && (keepsPrefix(cfg.ModelDefaults) || slices.ContainsFunc(cfg.Models, keepsPrefix)) {
 		errs = append(errs, errors.New(
 			"effort_updates: keep_prefix lowers efforts by budgets of reasoning, which need Envoy's loopback "+
 				"listener; set loopback to its address, or effort_updates to exact"))

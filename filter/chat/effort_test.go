@@ -57,6 +57,8 @@ func TestEffortUpdatesRefused(t *testing.T) {
 		{`{"type":"configuration_update","reasoning":{"effort":"huge"}}`, "messages[1].reasoning.effort"},
 		{`{"type":"configuration_update","reasoning":{"effort":1}}`, "messages[1].reasoning.effort"},
 		{`{"type":"configuration_update","text":{"format":{"type":"text"}}}`, "messages[1].text"},
+		{`{"type":"configuration_update","reasoning":{"effort":"low"},"role":"user"}`, "messages[1].role"},
+		{`{"content":"Hi","type":"configuration_update","reasoning":{"effort":"low"}}`, "messages[1].content"},
 		{`{"role":"system","output_config":{"effort":"huge"}}`, "messages[1].output_config.effort"},
 		{`{"role":"system","output_config":{"effort":["low"]}}`, "messages[1].output_config.effort"},
 		{`{"role":"system","output_config":"low"}`, "messages[1].output_config"},
@@ -89,12 +91,13 @@ func TestKeepPrefix(t *testing.T) {
 		members := fmt.Sprintf(`,"reasoning_effort":%q`, words[random.IntN(len(words))])
 		messages, before := "", ""
 		for range 5 {
+			var sent []string
 			for _, word := range words {
 				if random.IntN(8) == 0 {
-					messages += fmt.Sprintf(updateForms[random.IntN(len(updateForms))], word) + ","
+					sent = append(sent, fmt.Sprintf(updateForms[random.IntN(len(updateForms))], word))
 				}
 			}
-			messages += `{"role":"user","content":"Go on."}`
+			messages += strings.Join(append(sent, `{"role":"user","content":"Go on."}`), ",")
 
 			r := decodeWith(t, rc, `{"model":"gpt-oss-20b","messages":[`+messages+`]`+members+`}`)
 			prompt := apitest.Spell(t, r.Engine().Prompt)

@@ -189,8 +189,11 @@ var (
 		"format": {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
 	}
 
+	// Of OpenAI's items of the type configuration_update.
 	updateFields = jsontext.Members{
 		"type": {}, "reasoning": {}, "id": {Ignored: ownNotes}, "agent": {Ignored: ownNotes},
+		"role":    {Refused: noMessage},
+		"content": {Refused: noMessage},
 		"text": {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
 	}
 
@@ -264,5 +267,6 @@ var (
 const (
 	ownNotes   = "what a service or a client notes about it"
 	shortText  = "a short text stands for the picture, whatever it shows"
+	noMessage  = "A configuration_update has no text. Send it as a message of its own."
 	noDeferred = "There is no search for tools here. Leave defer_loading out, or use POST /v1/responses."
 )

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"cmp"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -17,10 +19,10 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 		if err != nil {
 			return err
 		}
+		d.prefixed = m.prefix && m.role == "assistant"
 		if m.update {
 			return d.readUpdate(m)
 		}
-		d.prefixed = m.prefix && m.role == "assistant"
 		if m.role == "assistant" {
 			d.input.EffortUpdates.Begin()
 		}
@@ -73,10 +75,13 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			m.refusal, err = v.Text()
 		case "reasoning", "reasoning_content", "thinking":
 			// A reply has two of these names, and clients send back one or both.
-			if v.Type != gjson.String {
+			switch {
+			case v.Type == gjson.String:
+				m.reasoning = cmp.Or(v.Str, m.reasoning)
+			case key == "reasoning":
 				m.settings = v
-			} else if v.Str != "" {
-				m.reasoning = v.Str
+			default:
+				d.ignored.Add(v.Path)
 			}
 		// The lists of OpenRouter and LiteLLM, which repeat the text of the field.
 		case "reasoning_details", "thinking_blocks":
@@ -126,6 +131,10 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 // readUpdate reads {"type":"configuration_update","reasoning":{"effort":…}}.
 func (d *decoder) readUpdate(m message) *apierror.Error {
 	if err := updateFields.Others(m.at, &d.ignored); err != nil {
+		return err
+	}
+
+	if err := updateReasoningFields.Others(m.settings, &d.ignored); err != nil {
 		return err
 	}
 

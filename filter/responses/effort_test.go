@@ -28,13 +28,13 @@ func TestKeepPrefix(t *testing.T) {
 		effort := fmt.Sprintf(`,"reasoning":{"effort":%q}`, words[random.IntN(len(words))])
 		sent, previously, before := "", "", ""
 		for step := range 4 {
-			input := ""
+			var items []string
 			for _, word := range words {
 				if random.IntN(8) == 0 {
-					input += effortUpdate(word) + ","
+					items = append(items, effortUpdate(word))
 				}
 			}
-			input += `{"role":"user","content":"Go on."}`
+			input := strings.Join(append(items, `{"role":"user","content":"Go on."}`), ",")
 			sent += input
 
 			prompt := func(members string) string {
@@ -104,5 +104,23 @@ func TestEffortUpdatesRefused(t *testing.T) {
 	_, err := s.decode([]byte(`{"model":"gpt-oss-20b","enable_response_messages":true,"input":[{"role":"user","content":"Hi"},`+effortUpdate("none")+`]}`), s.rc)
 	if err == nil || err.Param != "enable_response_messages" {
 		t.Errorf("messages whose reasoning is hidden: %v", err)
+	}
+}
+
+// TestManyEffortUpdates requires that updates cost work and memory in proportion to their number,
+// and that a remembered conversation keeps two words of them.
+func TestManyEffortUpdates(t *testing.T) {
+	allocations := func(n int) float64 {
+		s := newServer()
+		body := []byte(`{"model":"gpt-oss-20b","input":[{"role":"user","content":"Hi"}` + strings.Repeat(`,`+effortUpdate("low")+`,`+effortUpdate("high"), n/2) + `]}`)
+		return testing.AllocsPerRun(1, func() {
+			if _, err := s.decode(body, s.rc); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	few, many := allocations(1000), allocations(8000)
+	if many > 10*few {
+		t.Errorf("1,000 updates take %.0f allocations, 8,000 take %.0f", few, many)
 	}
 }

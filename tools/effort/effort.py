@@ -30,7 +30,7 @@ QUESTIONS = (
     "A train leaves at 14:35 and arrives at 09:10 the next day. How long is the journey?",
     "Which is larger, 2^100 or 3^63? Explain in one sentence.",
     "Write a regular expression for a date of the form YYYY-MM-DD with months from 01 to 12.",
-    "I have three boxes with wrong labels: apples, oranges, both. From which box do I take one fruit to label all?",
+    "Three boxes have wrong labels: apples, oranges, both. From which do I take one fruit to label them all?",
     "Name the capital of Australia and the year in which it was founded.",
     "Given the list [3, 1, 4, 1, 5, 9, 2, 6], what does one pass of bubble sort make of it?",
     "Is the number 1009 prime? Answer yes or no.",
@@ -113,7 +113,10 @@ def generate(args, engine, render, tokens, seed):
     return ids, choice.get("finish_reason")
 
 
-NAMES = {"<|start|>": START, "<|channel|>": CHANNEL, "<|message|>": MESSAGE, "<|end|>": END, "<|return|>": RETURN, "<|call|>": CALL}
+NAMES = {
+    "<|start|>": START, "<|channel|>": CHANNEL, "<|message|>": MESSAGE,
+    "<|end|>": END, "<|return|>": RETURN, "<|call|>": CALL,
+}
 
 
 def tokens_of(render, text):
@@ -150,8 +153,9 @@ def measure(args, engine, render):
         output, finish = generate(args, engine, render, tokens, args.seed + sample)
         count, ended, answered = reasoning_tokens(output, analysis)
         return {
-            "question": number, "sample": sample, "head": head, "form": form, "late": late, "prompt_tokens": len(tokens),
-            "reasoning_tokens": count, "output_tokens": len(output), "ended": ended, "answered": answered, "finish": finish,
+            "question": number, "sample": sample, "head": head, "form": form, "late": late,
+            "prompt_tokens": len(tokens), "reasoning_tokens": count, "output_tokens": len(output),
+            "ended": ended, "answered": answered, "finish": finish,
         }
 
     with concurrent.futures.ThreadPoolExecutor(args.concurrency) as pool:
@@ -178,10 +182,11 @@ def summarise(runs, heads, forms):
 
 
 def show(rows):
-    print(f"{'head':8}{'late message':20}{'runs':>6}{'mean':>9}{'median':>9}{'p90':>8}{'most':>8}{'unended':>9}{'unanswered':>12}")
+    columns = ("runs", "mean", "median", "p90", "most", "unended", "unanswered")
+    print(f"{'head':8}{'late message':19}" + "".join(f"{c:>11}" for c in columns))
     for r in rows:
         late = f"{r['form']}: {r['late']}" if r["form"] else "-"
-        print(f"{r['head']:8}{late:20}{r['runs']:6}{r['mean']:9}{r['median']:9}{r['p90']:8}{r['most']:8}{r['unended']:9}{r['unanswered']:12}")
+        print(f"{r['head']:8}{late:19}" + "".join(f"{r[c]:11}" for c in columns))
 
 
 def main():
