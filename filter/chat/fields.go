@@ -194,7 +194,7 @@ var (
 		"type": {}, "reasoning": {}, "id": {Ignored: ownNotes}, "agent": {Ignored: ownNotes},
 		"role":    {Refused: noMessage},
 		"content": {Refused: noMessage},
-		"text": {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
+		"text":    {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
 	}
 
 	updateReasoningFields = jsontext.Members{"effort": {}}
