@@ -26,6 +26,11 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 		if m.role == "assistant" {
 			d.input.EffortUpdates.Begin()
 		}
+		if m.config.Exists() {
+			if err := d.readConfig(&m); err != nil {
+				return err
+			}
+		}
 		return d.addItems(m)
 	})
 }
@@ -55,10 +60,11 @@ type message struct {
 
 	// What later replies are to be like. update is that the message is OpenAI's item of the type
 	// configuration_update, with settings as its reasoning; config is what Anthropic's messages of
-	// the system have.
-	update   bool
-	settings jsontext.Field
-	config   jsontext.Field
+	// the system have, and configured that it sets the effort.
+	update     bool
+	settings   jsontext.Field
+	config     jsontext.Field
+	configured bool
 }
 
 func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
@@ -113,11 +119,18 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		return err
 	})
 
-	// The type, which says what the object is, may come last.
+	d.finishMessage(&m, nameAt)
+	return m, err
+}
+
+// finishMessage decides what depends on several members, which come in any order. nameAt is the
+// path of the name; "": there is none.
+func (d *decoder) finishMessage(m *message, nameAt string) {
+	// What is no text is the reasoning of an update only.
 	if m.settings.Exists() && !m.update {
 		d.ignored.Add(m.settings.Path)
 	}
-	// The role may follow the name.
+	// Only the result of a function has a name that counts.
 	if nameAt != "" && m.role != "function" {
 		d.ignored.Add(nameAt)
 	}
@@ -125,42 +138,6 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		// A list may be all that a client kept.
 		m.reasoning = m.details
 	}
-	return m, err
-}
-
-// readUpdate reads {"type":"configuration_update","reasoning":{"effort":…}}.
-func (d *decoder) readUpdate(m message) *apierror.Error {
-	if err := updateFields.Others(m.at, &d.ignored); err != nil {
-		return err
-	}
-
-	if err := updateReasoningFields.Others(m.settings, &d.ignored); err != nil {
-		return err
-	}
-
-	effort := jsontext.Field{Result: m.settings.Get("effort"), Path: m.settings.Path + ".effort"}
-	if !effort.Exists() || effort.Type == gjson.Null {
-		d.ignored.Add(m.at.Path)
-		return nil
-	}
-	return d.input.EffortUpdates.Read(effort)
-}
-
-// readConfig reads {"effort":…} of a message of the system, and reports whether there is one.
-func (d *decoder) readConfig(m *message) (configured bool, err *apierror.Error) {
-	if m.role != "system" && m.role != "developer" {
-		return false, apierror.Invalid(m.config.Path,
-			"Only messages of the roles system and developer may have this field.")
-	}
-
-	err = m.config.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		if key != "effort" {
-			return configFields.Other(key, v, &d.ignored)
-		}
-		configured = true
-		return d.input.EffortUpdates.Read(v)
-	})
-	return configured, err
 }
 
 // textsOf returns the texts of a list of {"text":…}, {"summary":…} or {"thinking":…}, line by
@@ -183,14 +160,6 @@ func textsOf(v jsontext.Field) string {
 func (d *decoder) addItems(m message) *apierror.Error {
 	if len(m.calls) > 0 && m.role != "assistant" {
 		return apierror.Invalid(m.at.Path+".tool_calls", "Only assistant messages can have tool calls.")
-	}
-
-	configured := false
-	if m.config.Exists() {
-		var err *apierror.Error
-		if configured, err = d.readConfig(&m); err != nil {
-			return err
-		}
 	}
 
 	images := d.rc.Model.Images
@@ -228,7 +197,7 @@ func (d *decoder) addItems(m message) *apierror.Error {
 
 	switch {
 	// A message may do no more than set the effort.
-	case !m.content.Exists() && configured:
+	case !m.content.Exists() && m.configured:
 		return nil
 	case !m.content.Exists():
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
