@@ -179,12 +179,8 @@ func (m *message) readConfig(config jsontext.Field) (configured bool, err *apier
 		if key != "effort" {
 			return messageConfigFields.Other(key, v, &m.d.ignored)
 		}
-
-		// What a message of the conversation sets is how much the model thinks, not whether it does.
-		var set turn.Input
-		err := set.SetEffort(v)
-		m.d.later, configured = set.Effort, true
-		return err
+		configured = true
+		return m.d.input.EffortUpdates.Read(v)
 	})
 	return configured, err
 }
@@ -234,6 +230,9 @@ func (m *message) end() {
 	}
 	if m.clears {
 		m.d.cleared[m.at.Path] = true
+	}
+	if m.kind == turn.Unphased {
+		m.d.input.EffortUpdates.Begin()
 	}
 	m.d.input.Items = append(append(m.d.input.Items, m.items...), m.texts...)
 }

@@ -114,10 +114,6 @@ type decoder struct {
 	clearing int
 	cleared  map[string]bool
 
-	// off is that the request switches thinking off, and later the effort that the last message
-	// with one has set, "": none has.
-	off   bool
-	later harmony.Effort
 	// thinkingBudget is the budget_tokens of thinking that is enabled; 0: there is none.
 	thinkingBudget int
 }
@@ -185,12 +181,6 @@ func (d *decoder) finish() *apierror.Error {
 
 	if d.input.Hides() {
 		d.options.thinking = hidden
-	}
-	// A message of the conversation says what holds from there on, the request what holds before.
-	d.input.Effort = cmp.Or(d.later, d.input.Effort)
-	// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
-	if d.off {
-		d.input.Effort = harmony.EffortLow
 	}
 	if err := d.findServers(); err != nil {
 		return err
@@ -300,7 +290,9 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 
 	// The members come in any order: what the type says counts more than display.
 	if kind == "disabled" || kind == "" {
-		d.options.thinking, d.off = hidden, kind != ""
+		d.options.thinking = hidden
+		// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
+		d.input.OptedOut = d.input.OptedOut || kind != ""
 	}
 	switch {
 	case err != nil:
@@ -345,14 +337,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 	})
 }
 
-func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
-	// The word of Anthropic's API for the most; gpt-oss has three levels.
-	if v.Str == "max" {
-		d.input.Effort = harmony.EffortHigh
-		return nil
-	}
-	return d.input.SetEffort(v)
-}
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }
 
 // readParallelCalls reads whether the message may have several calls.
 func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
