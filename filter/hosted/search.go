@@ -3,6 +3,7 @@ package hosted
 import (
 	"errors"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -116,16 +117,27 @@ func SearchDeferred(candidates []*Deferred, arguments string) []int {
 	return rank(texts, query.String(), limitOf(arguments))
 }
 
-// maxPattern is how long a regular expression of a search may be, in bytes.
-const maxPattern = 200
+// The bounds of a regular expression of a search: its bytes, and the instructions of its program,
+// of which a few bytes can make tens of thousands.
+const (
+	maxPattern = 200
+	maxProgram = 500
+)
 
-// ErrPattern is the error of a search by a regular expression that is none, or too long. Its
-// text is for the model.
-var ErrPattern = errors.New("the pattern is no regular expression of RE2 with at most 200 characters")
+// stepCells is how many cells of a match a step of work has: each character of a text is compared
+// with each instruction of the program, which takes some 7 ns.
+const stepCells = 8
+
+// The errors of a search by a regular expression. Their texts are for the model.
+var (
+	ErrPattern = errors.New("the pattern is no regular expression of RE2 with at most 200 characters")
+	ErrWork    = errors.New("the pattern takes too much work: send a shorter one, without repetitions")
+)
 
 // MatchDeferred returns the indexes of the tools that match the regular expression in the
-// arguments of a search, in their order. Upper and lower case are the same.
-func MatchDeferred(candidates []*Deferred, arguments string) ([]int, error) {
+// arguments of a search, in their order. Upper and lower case are the same. It takes its steps
+// of work before it works: an error of spend ends it with [ErrWork].
+func MatchDeferred(spend func(steps int) error, candidates []*Deferred, arguments string) ([]int, error) {
 	pattern := gjson.Get(arguments, "pattern")
 	// Anthropic's own documentation has both names.
 	if !pattern.Exists() {
@@ -134,18 +146,22 @@ func MatchDeferred(candidates []*Deferred, arguments string) ([]int, error) {
 	if pattern.Type != gjson.String || pattern.Str == "" || len(pattern.Str) > maxPattern {
 		return nil, ErrPattern
 	}
-	// Matching takes time in proportion to the text: RE2 has no backtracking.
-	expression, err := regexp.Compile("(?i)" + pattern.Str)
+	expression, size, err := compile("(?i)" + pattern.Str)
 	if err != nil {
-		return nil, ErrPattern
+		return nil, err
 	}
 
 	most := limitOf(arguments)
 	var found []int
 	for i, d := range candidates {
-		parts := []string{d.Tool.Name, d.Tool.Description, string(d.Tool.Parameters)}
-		for _, part := range parts {
-			if expression.MatchString(part[:min(len(part), maxIndexed)]) {
+		parameters := d.Tool.Parameters[:min(len(d.Tool.Parameters), maxIndexed)]
+		for _, part := range []string{d.Tool.Name, d.Tool.Description, string(parameters)} {
+			part = part[:min(len(part), maxIndexed)]
+			// A match cannot be stopped, and the model writes the pattern that the client asks for.
+			if spend(1+size*len(part)/stepCells) != nil {
+				return nil, ErrWork
+			}
+			if expression.MatchString(part) {
 				found = append(found, i)
 				break
 			}
@@ -155,6 +171,27 @@ func MatchDeferred(candidates []*Deferred, arguments string) ([]int, error) {
 		}
 	}
 	return found, nil
+}
+
+// compile returns a regular expression, and how many instructions its program has.
+func compile(pattern string) (*regexp.Regexp, int, error) {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, 0, ErrPattern
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, 0, ErrPattern
+	}
+	if len(program.Inst) > maxProgram {
+		return nil, 0, ErrWork
+	}
+
+	expression, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, 0, ErrPattern
+	}
+	return expression, len(program.Inst), nil
 }
 
 // FoundText is what the model sees of the outcome of a search: the names of the tools as the

@@ -32,14 +32,48 @@ func TestMatchDeferred(t *testing.T) {
 		{`{"pattern":"(?i)reads"}`, []int{0}},
 		{`{"pattern":"zebra"}`, nil},
 	} {
-		if got, err := MatchDeferred(tools, c.arguments); err != nil || !slices.Equal(got, c.want) {
+		if got, err := MatchDeferred(free, tools, c.arguments); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s finds %v, %v; want %v", c.arguments, got, err, c.want)
 		}
 	}
 	for _, arguments := range []string{`{}`, `{"pattern":""}`, `{"pattern":7}`, `{"pattern":"("}`, `{"pattern":"(?=a)"}`, `{"pattern":"` + strings.Repeat("a", 201) + `"}`, ``} {
-		if got, err := MatchDeferred(tools, arguments); !errors.Is(err, ErrPattern) {
+		if got, err := MatchDeferred(free, tools, arguments); !errors.Is(err, ErrPattern) {
 			t.Errorf("%q finds %v, %v", arguments, got, err)
 		}
+	}
+}
+
+// free takes any steps.
+func free(int) error { return nil }
+
+// TestMatchDeferredIsBounded has patterns that a model can be asked to write: 181 bytes took
+// 0.6 s for each tool. What is compared with a text is taken first.
+func TestMatchDeferredIsBounded(t *testing.T) {
+	t.Parallel()
+	tools := make([]*Deferred, 20)
+	for i := range tools {
+		tools[i] = &Deferred{Tool: harmony.Tool{Name: "t", Description: strings.Repeat("ab ", 1000), Parameters: json.RawMessage(strings.Repeat("9", 5000))}}
+	}
+
+	for _, pattern := range []string{
+		strings.Repeat(".{0,1000}", 20) + "Q", strings.Repeat(`\\pL{0,999}`, 17), "(?:(?:a{9}){9}){9}", "((((a?b?){1,50}){1,10})|x){0,2}",
+	} {
+		if got, err := MatchDeferred(free, tools, `{"pattern":"`+pattern+`"}`); !errors.Is(err, ErrWork) {
+			t.Errorf("%s finds %v, %v", pattern, got, err)
+		}
+	}
+
+	// The dearest that is allowed, until the steps are used up.
+	left, calls := 100_000, 0
+	_, err := MatchDeferred(func(steps int) error {
+		calls++
+		if left -= steps; left < 0 {
+			return errors.New("used up")
+		}
+		return nil
+	}, tools, `{"pattern":"(?:a?b?c?){70}Q"}`)
+	if !errors.Is(err, ErrWork) || calls > 5 {
+		t.Errorf("%v after %d texts", err, calls)
 	}
 }
 

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -174,8 +175,8 @@ func (s *toolSearch) has(call *turn.CalledTool) bool {
 	return s != nil && call.Namespace == turn.FunctionsNamespace && slices.Contains(s.names, call.Name)
 }
 
-// find runs a search. The model has what it finds from now on.
-func (s *toolSearch) find(name, arguments string) ([]harmony.Tool, error) {
+// find runs a search, with spend for its steps of work. The model has what it finds from now on.
+func (s *toolSearch) find(spend func(steps int) error, name, arguments string) ([]harmony.Tool, error) {
 	var candidates []*hosted.Deferred
 	for i := range s.deferred {
 		if d := &s.deferred[i]; !s.loaded[d.Tool.Name] {
@@ -186,7 +187,7 @@ func (s *toolSearch) find(name, arguments string) ([]harmony.Tool, error) {
 	var best []int
 	var err error
 	if name == searchByPattern {
-		best, err = hosted.MatchDeferred(candidates, arguments)
+		best, err = hosted.MatchDeferred(spend, candidates, arguments)
 	} else {
 		best = hosted.SearchDeferred(candidates, arguments)
 	}
@@ -205,6 +206,9 @@ func foundText(found []harmony.Tool) string {
 	return hosted.FoundText([]harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}})
 }
 
+// maxSearch is how many steps of work a search may take on the exchange's goroutine: about 0.1 s.
+const maxSearch = 2_000_000
+
 // runSearch returns the run of a search, whose result is known at once: the search takes no
 // server.
 func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
@@ -215,7 +219,14 @@ func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
 		code = "too_many_requests"
 	} else {
 		var err error
-		found, err = e.request.search.find(p.Call.Name, hosted.SearchArguments(string(p.Whole)))
+		account := e.request.rc.Work.Part(context.Background(), maxSearch)
+		spend := func(steps int) error {
+			if account == nil {
+				return hosted.ErrWork
+			}
+			return account.Spend(steps)
+		}
+		found, err = e.request.search.find(spend, p.Call.Name, hosted.SearchArguments(string(p.Whole)))
 		result = &tools.Result{Text: foundText(found)}
 		if err != nil {
 			code, result = "invalid_tool_input", &tools.Result{Error: "Nothing was searched: " + err.Error() + "."}
