@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,8 +237,16 @@ func Check(cfg *config.Config) error {
 		errs = append(errs, errors.New("websocket.listen is set: model calls of WebSocket connections go through "+
 			"Envoy's loopback listener; set loopback to its address, or leave websocket.listen out"))
 	}
+
+	if cfg.Loopback == "" && (keepsPrefix(cfg.ModelDefaults) || slices.ContainsFunc(cfg.Models, keepsPrefix)) {
+		errs = append(errs, errors.New(
+			"effort_updates: keep_prefix lowers efforts by budgets of reasoning, which need Envoy's loopback "+
+				"listener; set loopback to its address, or effort_updates to exact"))
+	}
 	return errors.Join(errs...)
 }
+
+func keepsPrefix(m config.Model) bool { return m.EffortUpdates == turn.EffortKeepPrefix }
 
 // openStore opens the store that the configuration names. Accesses are counted and
 // traced; a store that can hang has a breaker.

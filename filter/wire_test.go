@@ -45,6 +45,12 @@ func TestNewErrors(t *testing.T) {
 		"prefill without a listener": {func(c *config.Config) {
 			c.Engines[0].Prefill = []config.Prefill{{URL: "http://p0"}}
 		}, "engine main has prefill endpoints: the filter reaches them through Envoy's loopback listener; set loopback to its address"},
+		"kept prefixes without a listener": {func(c *config.Config) {
+			c.ModelDefaults.EffortUpdates = "keep_prefix"
+		}, "effort_updates: keep_prefix lowers efforts by budgets of reasoning, which need Envoy's loopback listener"},
+		"a model's kept prefix without a listener": {func(c *config.Config) {
+			c.Models = []config.Model{{Match: "120b", EffortUpdates: "keep_prefix"}}
+		}, "effort_updates: keep_prefix lowers efforts by budgets of reasoning, which need Envoy's loopback listener"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

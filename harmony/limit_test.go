@@ -98,11 +98,13 @@ func TestLimitAllocations(t *testing.T) {
 	r := NewRenderer()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := r.AppendLimited(t.Context(), nil, msgs, 131072); err == nil {
+	const limit = 131072
+	if _, err := r.AppendLimited(t.Context(), nil, msgs, limit); err == nil {
 		t.Error("no error")
 	}
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(text)/4) {
+	// The tokens that are allowed, in a slice that grows, and what merging needs of one window.
+	if n := after.TotalAlloc - before.TotalAlloc; n > 6*4*limit {
 		t.Errorf("%d bytes are allocated for a text of %d", n, len(text))
 	}
 }

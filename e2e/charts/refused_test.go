@@ -36,6 +36,8 @@ func TestRefused(t *testing.T) {
 		{"tools without loopback", engine + "config: {tools: {servers: [{label: a, url: 'http://a'}]}}", "config.tools: tools need the loopback listener"},
 		{"allowed hosts without loopback", engine + "config: {tools: {allowed_hosts: [a]}}", "config.tools: tools need the loopback listener"},
 		{"background without loopback", engine + "config: {limits: {max_background: 5}}", "config.limits.max_background: background responses need the loopback listener"},
+		{"kept prefixes without loopback", engine + "config: {model_defaults: {effort_updates: keep_prefix}}", "config: effort_updates: keep_prefix needs the loopback listener"},
+		{"a model's kept prefix without loopback", engine + "config: {models: [{match: gpt-oss, effort_updates: keep_prefix}]}", "config: effort_updates: keep_prefix needs the loopback listener"},
 		{"unknown tools without loopback", engine + "config: {unknown_tools: model}", "config.unknown_tools: model needs the loopback listener"},
 		{"loopback switched off", engine + "gateway: {provider: istio, name: g, loopback: {enabled: false}}\nconfig: {limits: {max_background: 5}}", "set gateway.loopback.enabled"},
 

@@ -41,6 +41,7 @@ type codex struct {
 	home                 string // holds its configuration and its sessions
 	folder               string // working directory of its shell commands
 	engineRequestsBefore int    // number of the engine's requests before this run
+	printed              string // what the last run has written to its standard error
 	requestsBefore       int    // number of the data plane's requests before this run
 }
 
@@ -52,11 +53,14 @@ type codexPlane struct {
 
 	mu    sync.Mutex
 	posts []string // bodies of the requests
+	lists []string // requests for the list of models
 }
 
-func startCodexPlane(t *testing.T, compat bool) *codexPlane {
+// startCodexPlane starts a data plane with an engine that has these flags.
+func startCodexPlane(t *testing.T, compat bool, engine ...string) *codexPlane {
 	t.Helper()
-	d := &codexPlane{compatibility: compat, Dataplane: stack.Start(t, stack.Options{Config: func(c *config.Config) {
+	sim, _ := stack.StartSimAs(t, &stack.LogFile{Quiet: true}, engine...)
+	d := &codexPlane{compatibility: compat, Dataplane: stack.Start(t, stack.Options{SimURL: sim, Config: func(c *config.Config) {
 		c.Responses.SealKeys = []string{stack.SealKey}
 		c.Responses.CodexCompatibility = compat
 		c.HarmonyModels = append(c.HarmonyModels, "="+customModel)
@@ -75,7 +79,7 @@ func startCodexPlane(t *testing.T, compat bool) *codexPlane {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		d.note(r.Method, string(body))
+		d.note(r, string(body))
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}))
@@ -85,12 +89,21 @@ func startCodexPlane(t *testing.T, compat bool) *codexPlane {
 	return d
 }
 
-func (d *codexPlane) note(method, body string) {
+func (d *codexPlane) note(r *http.Request, body string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if method == http.MethodPost {
+	if r.Method == http.MethodPost {
 		d.posts = append(d.posts, body)
+	} else {
+		d.lists = append(d.lists, r.URL.RequestURI())
 	}
+}
+
+// listsSince returns the requests for the list of models after the first n.
+func (d *codexPlane) listsSince(n int) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.lists[n:])
 }
 
 // postsSince returns the bodies of requests after the first n.
@@ -114,9 +127,9 @@ var dialects = map[string]struct{ shell, reverse string }{
 	"0.1":   {`CALL shell {"command":["bash","-lc",%s]}`, ""},
 }
 
-// newCodex writes the configuration of a CLI: a provider with a display name, a
-// model and an MCP server.
-func newCodex(t *testing.T, d *codexPlane, version, provider string) *codex {
+// newCodex writes the configuration of a CLI: a provider with a display name and
+// lines of its own, a model and an MCP server.
+func newCodex(t *testing.T, d *codexPlane, version, provider string, lines ...string) *codex {
 	t.Helper()
 	c := &codex{t: t, d: d, version: version, home: t.TempDir(), folder: t.TempDir(), engineRequestsBefore: len(d.EngineRequests(t, "")), requestsBefore: len(d.postsSince(0))}
 	server, err := filepath.Abs("clients/mcp-server.mjs")
@@ -131,11 +144,12 @@ model_provider = "envoy"
 name = %q
 base_url = %q
 wire_api = %q
+%s
 
 [mcp_servers.texts]
 command = "node"
 args = [%q]
-`, stack.SGLangModel, provider, d.base, api, server)
+`, stack.SGLangModel, provider, d.base, api, strings.Join(lines, "\n"), server)
 	if err := os.WriteFile(filepath.Join(c.home, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -169,19 +183,40 @@ func quote(text string) string {
 // that it does not know; 0.63 does not.
 var errorOutput = regexp.MustCompile(`(?i)\berror\b|disconnected|reconnecting|unsupported call`)
 
+// ownFault matches an error that 0.169 has with itself: it reads its file of models while
+// another task of it writes the file.
+var ownFault = regexp.MustCompile("failed to load models cache")
+
 // exec runs "codex exec" and returns its standard output, which is the answer.
 // Codex's own sandbox is off: it is not part of the test, and few containers
 // support it.
 func (c *codex) exec(arguments ...string) string {
 	c.t.Helper()
-	return c.run("node", slices.Concat([]string{"exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"}, arguments)...)
+	return c.run("node", append(slices.Clone(execArguments), arguments...)...)
 }
+
+var execArguments = []string{"exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"}
 
 // newNode is the Node.js of e2e/clients.
 const newNode = ""
 
-// run runs the CLI and returns its standard output.
+// run runs the CLI, which has to succeed, and returns its standard output.
 func (c *codex) run(node string, arguments ...string) string {
+	c.t.Helper()
+	stdout, err := c.attempt(node, arguments...)
+	if err != nil {
+		c.t.Fatalf("codex %s: %v\n%s", c.version, err, c.printed)
+	}
+	for line := range strings.Lines(c.printed) {
+		if errorOutput.MatchString(line) && !ownFault.MatchString(line) {
+			c.t.Errorf("codex %s prints %q", c.version, line)
+		}
+	}
+	return stdout
+}
+
+// attempt runs the CLI, which may fail, and returns its standard output.
+func (c *codex) attempt(node string, arguments ...string) (string, error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), codexPatience)
 	defer cancel()
@@ -201,16 +236,9 @@ func (c *codex) run(node string, arguments ...string) string {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 
-	if err := cmd.Run(); err != nil {
-		c.t.Fatalf("codex %s: %v\n%s", c.version, err, &stderr)
-	}
-
-	for line := range strings.Lines(stderr.String()) {
-		if errorOutput.MatchString(line) {
-			c.t.Errorf("codex %s prints %q", c.version, line)
-		}
-	}
-	return strings.TrimSpace(stdout.String())
+	err = cmd.Run()
+	c.printed = stderr.String()
+	return strings.TrimSpace(stdout.String()), err
 }
 
 // wantAnswer runs "codex exec" and checks its answer.
@@ -386,6 +414,14 @@ func codexPatches(c *codex) {
 
 // codexImage: the model gets an image, which it cannot see.
 func codexImage(c *codex) {
+	if r := c.showPicture(); !strings.Contains(r.Prompt, turn.ImagePlaceholder) {
+		c.t.Errorf("there is no placeholder for the picture: %s", end(r.Prompt))
+	}
+}
+
+// showPicture runs a turn of one request that has a picture, and returns that request.
+func (c *codex) showPicture() stack.EngineRequest {
+	c.t.Helper()
 	const picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 	png, err := base64.StdEncoding.DecodeString(picture)
 	if err == nil {
@@ -395,9 +431,7 @@ func codexImage(c *codex) {
 		c.t.Fatal(err)
 	}
 	c.wantAnswer("A picture.", "--image=picture.png", "\nSAY A picture.") // on a line of its own
-	if r := c.wantTurn(1)[0]; !strings.Contains(r.Prompt, turn.ImagePlaceholder) {
-		c.t.Errorf("there is no placeholder for the picture: %s", end(r.Prompt))
-	}
+	return c.wantTurn(1)[0]
 }
 
 // codexResumes: a session ends and is resumed.

@@ -13,6 +13,20 @@ import (
 
 // The SDK reads the blocks of the tools that the filter runs, and sends them back.
 func TestMessageToolsClient(t *testing.T) {
+	server, configure := stack.MessageTools(t)
+	d := stack.Start(t, stack.Options{Config: configure})
+	runAnthropic(t, d, "clients/python/server-tools.py", "MCP_URL="+server.URL)
+}
+
+// The SDK's newest types: tools that clients run, the search for tools, tools that come and go,
+// settings of messages, and compaction.
+func TestMessagesWholeClient(t *testing.T) {
+	runAnthropic(t, stack.Start(t, stack.Options{}), "clients/python/messages-whole.py")
+}
+
+// runAnthropic runs a script with the newest Python SDK of Anthropic.
+func runAnthropic(t *testing.T, d *stack.Dataplane, script string, env ...string) {
+	t.Helper()
 	interpreter, err := filepath.Abs("../.venv-clients/anthropic/bin/python")
 	if err != nil {
 		t.Fatal(err)
@@ -20,10 +34,10 @@ func TestMessageToolsClient(t *testing.T) {
 	if err := install(".venv-clients/anthropic/.done"); err != nil {
 		t.Fatal(err)
 	}
-	server, configure := stack.MessageTools(t)
-	d := stack.Start(t, stack.Options{Config: configure})
-	cmd := exec.CommandContext(t.Context(), interpreter, "clients/python/server-tools.py")
-	cmd.Env = append(os.Environ(), "ANTHROPIC_BASE_URL="+d.CheckedURL(t), "ANTHROPIC_API_KEY=none", "MODEL="+stack.SGLangModel, "MCP_URL="+server.URL, "PYTHONDONTWRITEBYTECODE=1")
+
+	cmd := exec.CommandContext(t.Context(), interpreter, script)
+	cmd.Env = append(os.Environ(), "ANTHROPIC_BASE_URL="+d.CheckedURL(t), "ANTHROPIC_API_KEY=none", "MODEL="+stack.SGLangModel, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

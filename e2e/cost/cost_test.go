@@ -197,10 +197,10 @@ func TestMutate(t *testing.T) {
 func TestSumCounters(t *testing.T) {
 	// Two functions: of 2 counters, 1 and 300, and of 1 counter, 5.
 	counters := []byte{2, 0, 1, 1, 0xac, 2, 1, 7, 9, 5}
-	if sum, err := sumCounters(counters, 2); sum != 306 || err != nil {
-		t.Error(sum, err)
+	if sum, hottest, err := sumCounters(counters, 2); sum != 306 || hottest != (function{0, 1}) || err != nil {
+		t.Error(sum, hottest, err)
 	}
-	if _, err := sumCounters(counters[:5], 2); err == nil {
+	if _, _, err := sumCounters(counters[:5], 2); err == nil {
 		t.Error("cut counters are summed")
 	}
 }

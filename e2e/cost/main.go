@@ -7,7 +7,9 @@
 // scenarios of honest clients. It mutates those that cost most for their bytes: an element, a
 // member or a piece of a text is repeated, values are nested and copied, schemas get chains of
 // references and unions of equal variants, patterns and grammars get words of their languages.
-// What costs more than in proportion grows, until it costs more than its allowance.
+// What costs more than in proportion grows, until it costs more than its allowance. The dearest
+// are kept for each function in which most of the cost is, so that a dear kind of work that is
+// bounded does not hide a beginning of another one; texts go from one kind to another.
 //
 // Costs are counted, never timed: bytes that are allocated, bytes that the handled request
 // holds, and basic blocks that run. The latter need a program with counters, which the

@@ -23,6 +23,13 @@ type Cost struct {
 	Kept int64
 	// Steps is the basic blocks that ran; 0 if the program is not built with counters.
 	Steps int64
+	// Hottest is the function in which most of them ran.
+	Hottest function
+}
+
+// function is a function with counters, as the counters name it.
+type function struct {
+	pkg, index uint64
 }
 
 // lower returns the lower figures of two measurements of one scenario.
@@ -86,7 +93,7 @@ func measure(do task, size int, kept bool) Cost {
 
 	c := Cost{Body: size, Counted: size + reserved, Allocated: int64(after.TotalAlloc - before.TotalAlloc)}
 	if counting {
-		c.Steps, _ = steps() // without counters there are none
+		c.Steps, c.Hottest, _ = steps() // without counters there are none
 	}
 	if kept {
 		collect()
@@ -107,25 +114,25 @@ func collect() {
 
 var errCounters = errors.New("the format of the counters is not known")
 
-// steps returns the sum of the counters of basic blocks since they were cleared. It
-// reads the file format of Go's coverage counters, as
+// steps returns the sum of the counters of basic blocks since they were cleared, and the function
+// with the greatest part of it. It reads the file format of Go's coverage counters, as
 // https://go.dev/src/internal/coverage/defs.go describes it.
-func steps() (int64, error) {
+func steps() (sum int64, hottest function, err error) {
 	var b bytes.Buffer
 	if err := coverage.WriteCounters(&b); err != nil {
-		return 0, err
+		return 0, function{}, err
 	}
 
 	p := b.Bytes()
 	// The format of Go's coverage counters: a header of the file, one of the segment, then the counters.
 	const fileHeader, segmentHeader = 32, 16
 	if len(p) < fileHeader+segmentHeader || string(p[:4]) != "\x00cwm" {
-		return 0, errCounters
+		return 0, function{}, errCounters
 	}
 
 	const flavorAt, uleb128 = 24, 2
 	if p[flavorAt] != uleb128 {
-		return 0, errCounters
+		return 0, function{}, errCounters
 	}
 
 	p = p[fileHeader:]
@@ -137,15 +144,15 @@ func steps() (int64, error) {
 	begin = (begin + 3) &^ 3 // what precedes the counters is padded to a multiple of 4
 
 	if begin > len(p) {
-		return 0, errCounters
+		return 0, function{}, errCounters
 	}
 
 	return sumCounters(p[begin:], functions)
 }
 
-// sumCounters sums the counters of functions. Each function is the number of its
-// counters, its package, itself, and the counters.
-func sumCounters(p []byte, functions uint64) (sum int64, err error) {
+// sumCounters sums the counters of functions, and returns the function with the greatest sum.
+// Each function is the number of its counters, its package, itself, and the counters.
+func sumCounters(p []byte, functions uint64) (sum int64, hottest function, err error) {
 	next := func() uint64 {
 		v, n := binary.Uvarint(p)
 		if n <= 0 {
@@ -156,18 +163,23 @@ func sumCounters(p []byte, functions uint64) (sum int64, err error) {
 		return v
 	}
 
+	var most int64
 	for range functions {
-		// A function has its number of counters, two numbers that name it, and the counters.
 		counters := next()
-		next()
-		next()
+		f := function{pkg: next(), index: next()}
+		var own int64
 		for range counters {
-			sum += int64(next())
+			own += int64(next())
 			if err != nil {
-				return 0, err
+				return 0, function{}, err
 			}
+		}
+
+		sum += own
+		if own > most {
+			most, hottest = own, f
 		}
 	}
 
-	return sum, err
+	return sum, hottest, err
 }

@@ -8,10 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// mutator changes trees. seeds are what it takes subtrees from.
+// mutator changes trees.
 type mutator struct {
-	r     *rand.Rand
+	r *rand.Rand
+	// seeds are what it takes subtrees from.
 	seeds []*node
+	// lend returns one of the dearest trees, from which it takes texts.
+	lend func() *node
 }
 
 // mutate changes a tree in one to three ways. Many of the changes are made where repetition
@@ -31,7 +34,7 @@ func (m *mutator) mutate(root *node) {
 		case 0, 1:
 			if written := languages(all); len(written) > 0 {
 				at = written[m.r.IntN(len(written))]
-				changes = []change{m.words, m.words, m.words, m.piece, m.piece, m.cut}
+				changes = []change{m.words, m.words, m.words, m.piece, m.piece, m.cut, m.borrow, m.borrow}
 			}
 		case 2:
 			if objects := elements(all); len(objects) > 0 {
@@ -170,13 +173,13 @@ func (m *mutator) words(at place, _ []place) {
 		word = string(letters)
 	}
 
-	// One word is a construct of its own; many are a repetition.
-	times := 1
+	// One word is a construct of its own; many are a repetition, which brackets often make another one.
+	times, bare := 1, 3
 	if m.r.IntN(2) == 0 {
-		times = m.times(len(word))
+		times, bare = m.times(len(word)), 1
 	}
 	inserted := strings.Repeat(word, times)
-	if m.r.IntN(4) == 0 {
+	if m.r.IntN(1+bare) == 0 {
 		pair := brackets[m.r.IntN(len(brackets))]
 		inserted = pair[:1] + inserted + pair[1:]
 	}
@@ -201,6 +204,15 @@ func (m *mutator) piece(at place, _ []place) {
 	}
 }
 
+// borrow copies the longest text of a language from a tree that is dear. What is dear in one place
+// can be dearer in another one, where it is read more often.
+func (m *mutator) borrow(at place, _ []place) {
+	written := languages(places(m.lend()))
+	if len(written) > 0 && at.value().kind == '"' {
+		at.value().raw = largest(written).value().raw
+	}
+}
+
 // cut removes a piece of a string.
 func (m *mutator) cut(at place, _ []place) {
 	v := at.value()
@@ -217,16 +229,26 @@ func (m *mutator) times(bytes int) int {
 	return min(1+m.r.IntN(1<<(1+m.r.IntN(13))), max(maxText/bytes, 1))
 }
 
-// position is a place between two characters of a text. Its beginning and its end are likelier
-// than others.
+// position is a place between two characters of a text. Its beginning, its end, and the ends of
+// what is in brackets are likelier than others.
 func (m *mutator) position(text string) int {
-	switch m.r.IntN(8) {
+	end := m.r.IntN(8)
+	switch end {
 	case 0:
 		return 0
 	case 1:
 		return len(text)
 	}
-	return m.within(text, 0, len(text))
+
+	i := m.within(text, 0, len(text))
+	// Two such ends are all that is in a pair of brackets, which is then repeated or removed.
+	if next := strings.IndexAny(text[i:], "[](){}"); end < 5 && next >= 0 {
+		i += next
+		if strings.IndexByte("[({", text[i]) >= 0 {
+			i++
+		}
+	}
+	return i
 }
 
 // within is a place between two characters of a part of a text.

@@ -52,7 +52,18 @@ type candidate struct {
 	cost Cost
 }
 
-// population is how many candidates of a goal are kept.
+// niche is the candidates of a goal that cost most in the same function. Without niches, the
+// search would stay with the first kind of work that it finds to be dear, also if that kind is
+// bounded: all that it keeps would be of that kind, and a beginning of another one is cheaper.
+type niche struct {
+	hottest function
+	// all are the candidates, those with the most cost a byte first; there is at least one.
+	all []candidate
+	// climbed is what the one costs a byte from which the search climbed last.
+	climbed float64
+}
+
+// population is how many candidates of a niche are kept.
 const population = 24
 
 // Search mutates the seeds of a target and keeps what costs most for each goal. It ends
@@ -61,7 +72,7 @@ const population = 24
 func Search(t *Target, o *Options) ([]Found, error) {
 	s := &search{
 		target: t, o: o, start: time.Now(), m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))},
-		best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals)),
+		best: make([][]*niche, len(o.Goals)), top: make([]candidate, len(o.Goals)),
 	}
 
 	for _, text := range t.Seeds {
@@ -95,31 +106,50 @@ type search struct {
 	start  time.Time
 	m      mutator
 
-	// best has for each goal those with the most cost a byte, the dearest first.
-	best [][]candidate
+	// best has the niches of each goal, in the order in which they were found.
+	best [][]*niche
 	// top has for each goal the one with the greatest share; its text is nil if there is none.
 	top    []candidate
 	rounds int
 }
 
-// round mutates one of the best of a goal; better ones are chosen more often.
+// round mutates a candidate of a goal.
 func (s *search) round(goal int) {
-	all := s.best[goal]
-	if len(all) == 0 {
+	if len(s.best[goal]) == 0 {
 		return
 	}
 
-	// The list is sorted: of two draws the lower index is the dearer candidate.
-	chosen := all[min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))]
-	root := chosen.tree.clone()
+	s.m.lend = func() *node { return s.dearest(goal).tree }
+	root := s.draw(goal).tree.clone()
 	s.m.mutate(root)
 	// The mutation has removed the scenario itself, or made it two.
 	if len(root.list) != 1 {
 		return
 	}
-	if c, best := s.take(root, goal); best {
+	if c, rises := s.take(root, goal); rises {
 		s.climb(c, goal)
 	}
+}
+
+// draw draws one of the best of a niche; better ones are drawn more often.
+func (s *search) draw(goal int) *candidate {
+	// Each niche as often as another: a dear one takes most of the time all the same.
+	all := s.best[goal][s.m.r.IntN(len(s.best[goal]))].all
+	// The list is sorted: of two draws the lower index is the dearer candidate.
+	return &all[min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))]
+}
+
+// dearest draws from some niches, and returns the dearest for its bytes.
+func (s *search) dearest(goal int) *candidate {
+	const draws = 4
+	g := &s.o.Goals[goal]
+	best := s.draw(goal)
+	for range draws - 1 {
+		if c := s.draw(goal); g.perByte(&c.cost) > g.perByte(&best.cost) {
+			best = c
+		}
+	}
+	return best
 }
 
 const (
@@ -129,6 +159,9 @@ const (
 	// out of the ordinary, and may grow in proportion to its bytes. Below, each byte has to
 	// cost more with each step.
 	climbBy, climbAnyFrom = 1.4, 0.1
+	// climbAgain is by what a candidate has to cost more a byte than the one from which the
+	// search climbed last. Most of those that are better are the same ones with less beside them.
+	climbAgain = 1.1
 )
 
 // climb makes a scenario larger, step by step, as long as that makes it much dearer: what is
@@ -138,6 +171,7 @@ func (s *search) climb(c candidate, goal int) {
 	g := &s.o.Goals[goal]
 	for higher := true; higher && !s.over() && g.Share(&c.cost) > climbFrom && g.Share(&c.cost) <= 1; {
 		higher = false
+		s.niche(goal, c.cost.Hottest).climbed = g.perByte(&c.cost)
 		// From the inside out: the innermost repetition has the fewest bytes.
 		for up := range pathTo(c.tree, largest(places(c.tree))) {
 			root := c.tree.clone()
@@ -165,8 +199,8 @@ func (s *search) over() bool { return s.o.Time > 0 && time.Since(s.start) > s.o.
 
 // take measures a tree that was made for a goal, and keeps it for the goals for which
 // it is among the best. What an outcome holds is weighed for that goal alone, because
-// it takes long. best reports whether it is the best of its own goal.
-func (s *search) take(root *node, goal int) (c candidate, best bool) {
+// it takes long. rises reports whether the search should climb from it for its own goal.
+func (s *search) take(root *node, goal int) (c candidate, rises bool) {
 	prune(root.list[0])
 	text := root.list[0].append(nil, s.o.MaxBytes)
 	if len(text) > s.o.MaxBytes {
@@ -185,7 +219,7 @@ func (s *search) take(root *node, goal int) (c candidate, best bool) {
 	c = candidate{root, text, cost}
 
 	// More than it has allocated it cannot hold.
-	if g := &s.o.Goals[goal]; g.Name == GoalKept && perByte(c.cost.Allocated, &c.cost) > s.least(goal) {
+	if g := &s.o.Goals[goal]; g.Name == GoalKept && perByte(c.cost.Allocated, &c.cost) > s.least(goal, c.cost.Hottest) {
 		c.cost, _ = s.measure(text, true)
 	}
 	for i := range s.o.Goals {
@@ -194,13 +228,13 @@ func (s *search) take(root *node, goal int) (c candidate, best bool) {
 		if g.Figure(&c.cost) <= 0 {
 			continue
 		}
-		first := s.keep(i, c)
-		best = best || first && i == goal
+		up := s.keep(i, c)
+		rises = rises || up && i == goal
 		if s.top[i].text == nil || g.Share(&c.cost) > g.Share(&s.top[i].cost) {
 			s.top[i] = c
 		}
 	}
-	return c, best
+	return c, rises
 }
 
 // measure measures a scenario; ok is false if the text is none.
@@ -223,31 +257,42 @@ func (s *search) measure(text []byte, kept bool) (c Cost, ok bool) {
 // hides what begins to grow.
 const dearToRepeat = 8 << 20
 
-// promising reports whether a cost is among the best of a goal.
+// promising reports whether a cost is among the best of its niche for a goal.
 func (s *search) promising(c *Cost) bool {
 	for i := range s.o.Goals {
-		if s.o.Goals[i].perByte(c) > s.least(i) {
+		if s.o.Goals[i].perByte(c) > s.least(i, c.Hottest) {
 			return true
 		}
 	}
 	return false
 }
 
-// least is what the worst candidate that a goal keeps costs a byte.
-func (s *search) least(goal int) float64 {
-	all := s.best[goal]
+// least is what the worst candidate that a niche keeps costs a byte.
+func (s *search) least(goal int, hottest function) float64 {
+	all := s.niche(goal, hottest).all
 	if len(all) < population {
 		return 0
 	}
 	return s.o.Goals[goal].perByte(&all[len(all)-1].cost)
 }
 
-// keep keeps a candidate if it is among the best of a goal. It reports whether it is the best.
-func (s *search) keep(goal int, c candidate) (first bool) {
+// niche returns the niche of a goal for candidates that cost most in a function.
+func (s *search) niche(goal int, hottest function) *niche {
+	for _, n := range s.best[goal] {
+		if n.hottest == hottest {
+			return n
+		}
+	}
+	return &niche{hottest: hottest}
+}
+
+// keep keeps a candidate if it is among the best of its niche. It reports whether the search
+// should climb from it.
+func (s *search) keep(goal int, c candidate) (rises bool) {
 	g := &s.o.Goals[goal]
+	n := s.niche(goal, c.cost.Hottest)
 	dear := g.perByte(&c.cost)
-	all := s.best[goal]
-	at, same := slices.BinarySearchFunc(all, dear, func(c candidate, dear float64) int {
+	at, same := slices.BinarySearchFunc(n.all, dear, func(c candidate, dear float64) int {
 		switch other := g.perByte(&c.cost); {
 		case other > dear:
 			return -1
@@ -261,8 +306,11 @@ func (s *search) keep(goal int, c candidate) (first bool) {
 	if same || at == population {
 		return false
 	}
-	s.best[goal] = slices.Insert(all, at, c)[:min(len(all)+1, population)]
-	return at == 0
+	if len(n.all) == 0 {
+		s.best[goal] = append(s.best[goal], n)
+	}
+	n.all = slices.Insert(n.all, at, c)[:min(len(n.all)+1, population)]
+	return at == 0 && dear > climbAgain*n.climbed
 }
 
 // beyond reports whether a request costs more than is allowed, also when it is measured

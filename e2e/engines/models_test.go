@@ -143,7 +143,26 @@ func TestContextOfEngines(t *testing.T) {
 			if n := len(d.EngineRequests(t, id)); n != 0 {
 				t.Errorf("the engine got %d requests with too long a prompt", n)
 			}
+			wantCard(t, d, kind != "llamacpp")
 		})
+	}
+}
+
+// wantCard checks that Codex learns the context length, and of a patch tool where its
+// grammar is enforced, from the list that OpenAI's clients read.
+func wantCard(t *testing.T, d *stack.Dataplane, patches bool) {
+	t.Helper()
+	resp := d.Do(t, http.MethodGet, "/v1/models?client_version=0.169.0", "", http.NoBody)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v", resp.Status, err)
+	}
+
+	list := gjson.ParseBytes(text)
+	card := list.Get("models.0")
+	if list.Get("data.0.id").Str != stack.SGLangModel || card.Get("slug").Str != stack.SGLangModel ||
+		card.Get("context_window").Int() != 500 || card.Get("apply_patch_tool_type").Exists() != patches {
+		t.Errorf("Codex gets %s", text)
 	}
 }
 

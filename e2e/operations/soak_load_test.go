@@ -199,7 +199,9 @@ func (w soakWorker) usesTools() {
 // with an error event, all else is an error object.
 func (w soakWorker) meetsAFault() {
 	api := w.anyAPI()
-	text := "NOTHINK\nWORDS 60\nSIM delay=1ms "
+	// More tokens than a reply's three calls have before their faults: two continuations, which
+	// is what a reply may have, do not save it.
+	text := "NOTHINK\nWORDS 100\nSIM delay=1ms "
 	may := []string{outcomeFailed}
 	switch w.IntN(10) {
 	case 0:

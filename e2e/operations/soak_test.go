@@ -195,12 +195,14 @@ func (s *soak) ended(api, outcome string) {
 	})
 }
 
-// problem records a reply that is wrong. Only the first ones are kept.
+// problem records a reply that is wrong. Only the first ones are kept. They are printed at once:
+// nobody should wait half an hour for what is known in the first minute.
 func (s *soak) problem(text string) {
 	s.count(func() {
 		s.faults++
 		if len(s.problems) < 20 {
 			s.problems = append(s.problems, text)
+			fmt.Println(text)
 		}
 	})
 }

@@ -158,6 +158,7 @@ var (
 		"role": {}, "content": {}, "refusal": {}, "reasoning": {}, "reasoning_content": {}, "thinking": {},
 		"reasoning_details": {},
 		"thinking_blocks":   {}, "tool_calls": {}, "function_call": {}, "tool_call_id": {}, "prefix": {}, "partial": {},
+		"output_config": {},
 
 		"audio":  {Refused: "Sounds are not kept here. Send their text as the content."},
 		"images": {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
@@ -182,6 +183,21 @@ var (
 			Ignored: ownNotes,
 		},
 	}
+
+	configFields = jsontext.Members{
+		"effort": {},
+		"format": {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
+	}
+
+	// Of OpenAI's items of the type configuration_update.
+	updateFields = jsontext.Members{
+		"type": {}, "reasoning": {}, "id": {Ignored: ownNotes}, "agent": {Ignored: ownNotes},
+		"role":    {Refused: noMessage},
+		"content": {Refused: noMessage},
+		"text":    {Refused: "The format of the answer is one of the request. Send it as its field response_format."},
+	}
+
+	updateReasoningFields = jsontext.Members{"effort": {}}
 
 	partFields = jsontext.Members{
 		"type": {}, "text": {}, "refusal": {}, "image_url": {}, "input_image": {}, "image": {},
@@ -251,5 +267,6 @@ var (
 const (
 	ownNotes   = "what a service or a client notes about it"
 	shortText  = "a short text stands for the picture, whatever it shows"
+	noMessage  = "A configuration_update has no text. Send it as a message of its own."
 	noDeferred = "There is no search for tools here. Leave defer_loading out, or use POST /v1/responses."
 )

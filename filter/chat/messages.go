@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"cmp"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -18,6 +20,17 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 			return err
 		}
 		d.prefixed = m.prefix && m.role == "assistant"
+		if m.update {
+			return d.readUpdate(m)
+		}
+		if m.role == "assistant" {
+			d.input.EffortUpdates.Begin()
+		}
+		if m.config.Exists() {
+			if err := d.readConfig(&m); err != nil {
+				return err
+			}
+		}
 		return d.addItems(m)
 	})
 }
@@ -44,6 +57,14 @@ type message struct {
 	details   string
 	prefix    bool
 	calls     []turn.Item
+
+	// What later replies are to be like. update is that the message is OpenAI's item of the type
+	// configuration_update, with settings as its reasoning; config is what Anthropic's messages of
+	// the system have, and configured that it sets the effort.
+	update     bool
+	settings   jsontext.Field
+	config     jsontext.Field
+	configured bool
 }
 
 func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
@@ -60,10 +81,13 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			m.refusal, err = v.Text()
 		case "reasoning", "reasoning_content", "thinking":
 			// A reply has two of these names, and clients send back one or both.
-			if v.Type != gjson.String {
+			switch {
+			case v.Type == gjson.String:
+				m.reasoning = cmp.Or(v.Str, m.reasoning)
+			case key == "reasoning":
+				m.settings = v
+			default:
 				d.ignored.Add(v.Path)
-			} else if v.Str != "" {
-				m.reasoning = v.Str
 			}
 		// The lists of OpenRouter and LiteLLM, which repeat the text of the field.
 		case "reasoning_details", "thinking_blocks":
@@ -82,13 +106,31 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			m.calls = append(m.calls, call)
 		case "name":
 			m.name, nameAt = v.Str, v.Path
+		case "output_config":
+			m.config = v
+		case "type":
+			m.update = v.Str == "configuration_update"
+			if !m.update {
+				err = messageFields.Other(key, v, &d.ignored)
+			}
 		default:
 			err = messageFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
 
-	// The role may follow the name.
+	d.finishMessage(&m, nameAt)
+	return m, err
+}
+
+// finishMessage decides what depends on several members, which come in any order. nameAt is the
+// path of the name; "": there is none.
+func (d *decoder) finishMessage(m *message, nameAt string) {
+	// What is no text is the reasoning of an update only.
+	if m.settings.Exists() && !m.update {
+		d.ignored.Add(m.settings.Path)
+	}
+	// Only the result of a function has a name that counts.
 	if nameAt != "" && m.role != "function" {
 		d.ignored.Add(nameAt)
 	}
@@ -96,7 +138,6 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		// A list may be all that a client kept.
 		m.reasoning = m.details
 	}
-	return m, err
 }
 
 // textsOf returns the texts of a list of {"text":…}, {"summary":…} or {"thinking":…}, line by
@@ -154,7 +195,11 @@ func (d *decoder) addItems(m message) *apierror.Error {
 			"The role of a message must be system, developer, user, assistant, tool or function.")
 	}
 
-	if !m.content.Exists() {
+	switch {
+	// A message may do no more than set the effort.
+	case !m.content.Exists() && m.configured:
+		return nil
+	case !m.content.Exists():
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
 	}
 	text, err := d.readContent(m.content, images)

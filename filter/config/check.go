@@ -135,6 +135,7 @@ func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 func (m Model) check(path string) (errs faults) {
 	errs.optional(path+".effort", m.Effort,
 		string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))
+	errs.optional(path+".effort_updates", m.EffortUpdates, turn.EffortExact, turn.EffortKeepPrefix)
 	errs.optional(
 		path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)
 	if m.ContextLength < 0 {

@@ -191,6 +191,10 @@ type Model struct {
 	// Effort is the reasoning effort where a request names none: low, medium
 	// or high.
 	Effort string `json:"effort"`
+	// EffortUpdates says what happens to the effort that a conversation sets after its
+	// beginning. exact: the prompt says so, in its first tokens. keep_prefix: the prompt stays,
+	// for the engine's cache, and a budget of reasoning lowers the effort; it needs the Loopback.
+	EffortUpdates string `json:"effort_updates"`
 	// ContextLength is how many tokens prompt and output may have together.
 	// 0: what the engine reports, if there is a Loopback, else 131072.
 	ContextLength int `json:"context_length"`
@@ -463,6 +467,7 @@ func Defaults() *Config {
 			Identity:        turn.DefaultIdentity,
 			KnowledgeCutoff: turn.DefaultKnowledgeCutoff,
 			Effort:          string(harmony.EffortMedium),
+			EffortUpdates:   turn.EffortExact,
 			ToolArguments:   turn.ArgumentsRepair,
 		},
 		OnMalformed:     turn.MalformedRepair,
@@ -582,6 +587,7 @@ func (m Model) over(d Model) Model {
 	m.Identity = cmp.Or(m.Identity, d.Identity)
 	m.KnowledgeCutoff = cmp.Or(m.KnowledgeCutoff, d.KnowledgeCutoff)
 	m.Effort = cmp.Or(m.Effort, d.Effort)
+	m.EffortUpdates = cmp.Or(m.EffortUpdates, d.EffortUpdates)
 	m.ToolArguments = cmp.Or(m.ToolArguments, d.ToolArguments)
 	m.Prices.Input = cmp.Or(m.Prices.Input, d.Prices.Input)
 	m.Prices.CachedInput = cmp.Or(m.Prices.CachedInput, d.Prices.CachedInput)

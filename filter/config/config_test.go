@@ -39,7 +39,7 @@ models:
 `)
 	want := func(m Model) Model {
 		return m.over(Model{
-			Engine: "sglang", Effort: "low", Identity: turn.DefaultIdentity,
+			Engine: "sglang", Effort: "low", EffortUpdates: turn.EffortExact, Identity: turn.DefaultIdentity,
 			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0, ToolArguments: turn.ArgumentsRepair,
 		})
 	}
@@ -173,6 +173,7 @@ func TestConfigErrors(t *testing.T) {
 		{"same alias", "aliases: [{name: a, model: gpt-oss-20b}, {name: A, model: gpt-oss-120b}]", `aliases[1].name: "A" is never reached: aliases[0], "a", takes all`},
 		{"wider alias before", "aliases: [{name: a*, model: gpt-oss-20b}, {name: a-b*, model: gpt-oss-120b}]", `aliases[1].name: "a-b*" is never reached`},
 		{"effort", "model_defaults: {effort: huge}", "model_defaults.effort: must be one of low, medium, high"},
+		{"effort updates", "models: [{match: gpt-oss, effort_updates: late}]", "models[0].effort_updates: must be one of exact, keep_prefix"},
 		{"context", `model_defaults: {context_length: -1}`, "model_defaults.context_length: must not be negative"},
 		{"malformed", "on_malformed: ignore", "on_malformed: must be one of repair, fail"},
 		{"images", "images: show", "images: must be one of"},

@@ -14,6 +14,7 @@ func (c *Config) TurnModel(m *Model, contextLength int, tenant string) *turn.Mod
 		Identity:        m.Identity,
 		KnowledgeCutoff: m.KnowledgeCutoff,
 		Effort:          harmony.Effort(m.Effort),
+		EffortUpdates:   m.EffortUpdates,
 		ContextLength:   contextLength,
 		Images:          c.Images,
 		Date:            c.Date,

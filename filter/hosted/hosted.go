@@ -6,6 +6,9 @@
 // An API reads a [Server] for each server and built-in tool of a request. Servers list
 // their tools ([List], or [ListJob]s of a reply), [Server.Offered] goes into the prompt, and
 // [Server.Job] makes the job of a call. The package does no I/O itself.
+//
+// The search for tools that the model does not see at once is here too ([Deferred]): two APIs
+// have it, each under names of its own.
 package hosted
 
 import (

@@ -85,6 +85,7 @@ func TestAnyChunking(t *testing.T) {
 		Model: apitest.Model{Pieces: []string{
 			"<|start|>assistant<|channel|>final <|constrain|>json<|message|>",
 			"<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>",
+			"<|start|>assistant<|channel|>commentary to=computer.key <|constrain|>json<|message|>",
 			"STO", "STOP", "P", "aab", "a", // begin stop sequences
 		}},
 		Requests: []string{
@@ -94,6 +95,7 @@ func TestAnyChunking(t *testing.T) {
 			weatherTool + `,"tool_choice":{"type":"none"},"thinking":{"type":"disabled"}`,
 			weatherTool + `,"thinking":{"type":"enabled","budget_tokens":1024,"display":"omitted"}`,
 			thinking + `,"stop_sequences":["STOP","aaab","d🙂"]`,
+			thinking + `,"tools":[{"type":"computer_toolset_20260801"},{"type":"bash_20250124","name":"bash"}]`,
 		},
 	})
 }

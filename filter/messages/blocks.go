@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"strings"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -33,6 +35,9 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 		return text, true, err
 	case "search_result":
 		text, err = readSearchResult(v)
+		return text, true, err
+	case "browser_state":
+		text, err = readBrowserState(v)
 		return text, true, err
 	// The model sees nothing of a file in a container: only its id is checked.
 	case "container_upload":
@@ -109,6 +114,40 @@ func readSearchResult(v jsontext.Field) (string, *apierror.Error) {
 	var lines jsontext.Joined
 	addLines(&lines, v.Get("title").Str, v.Get("source").Str, text)
 	return lines.String(), err
+}
+
+// changeMembers are the members of a change of the browser that the model sees, in order.
+var changeMembers = []string{"tab_id", "download_id", "url", "path", "size_bytes", "error"}
+
+// readBrowserState returns what the model sees of the client's browser after a call: its tabs,
+// and what else the call has changed, each on a line.
+func readBrowserState(v jsontext.Field) (string, *apierror.Error) {
+	var lines jsontext.Joined
+	addLines(&lines, "Open tabs:")
+	tabs := jsontext.Field{Result: v.Get("tabs"), Path: v.Path + ".tabs"}
+	err := tabs.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		active := ""
+		if v.Get("active").Bool() {
+			active = " (active)"
+		}
+		addLines(&lines, "- "+v.Get("tab_id").String()+active+": "+v.Get("title").String()+" "+v.Get("url").String())
+		return v.RequireText("tab_id")
+	})
+	if err != nil {
+		return "", err
+	}
+
+	v.Get("state_changes").ForEach(func(_, change gjson.Result) bool {
+		line := []string{change.Get("type").String() + ":"}
+		for _, member := range changeMembers {
+			if value := change.Get(member).String(); value != "" {
+				line = append(line, value)
+			}
+		}
+		addLines(&lines, strings.Join(line, " "))
+		return true
+	})
+	return lines.String(), nil
 }
 
 // addLines adds texts that are not empty, each on a line of its own.

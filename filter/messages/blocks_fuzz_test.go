@@ -24,17 +24,25 @@ func FuzzBlocks(f *testing.F) {
 		`[{"type":"document","source":{"type":"text","data":"a"},"title":"t"},{"type":"search_result","source":"s","title":"t","content":[]}]`,
 		`[{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]}]`,
 		`[{"type":"mcp_tool_use","id":"m","name":"f","server_name":"s","input":{}},{"type":"mcp_tool_result","tool_use_id":"m","content":[]}]`,
+		`[{"type":"server_tool_use","id":"s","name":"tool_search_tool_regex","input":{}},{"type":"tool_search_tool_result","tool_use_id":"s","content":{"tool_references":[{"tool_name":"later"}]}},{"type":"text","text":"a"}]`,
+		`[` + addition(named("later")) + `,` + removal(named("get_weather")) + `,{"type":"text","text":"a"},` + addition(named("get_weather")) + `,` + addition(inlineF) + `]`,
+		`[` + addition(`{"type":"tool_definition","definition":{"type":"bash_20250124"}}`) + `,` + removal(`{"type":"mcp_toolset_reference","server_name":"s"}`) + `]`,
+		`[{"type":"text","text":"a"},{"type":"compaction","content":"S","signature":"AA","tool_changes":[` + addition(named("later")) + `,` + removal(named("x")) + `]},{"type":"text","text":"b"}]`,
+		`[{"type":"tool_use","id":"u","name":"key","toolset_name":"computer"},{"type":"tool_result","tool_use_id":"t","content":[{"type":"browser_state","tabs":[{"tab_id":"1"}]}]}]`,
+		`"x-anthropic-billing-header: a=b; c"`,
 		`[{"type":"new_thing","a":[{}]}]`, `[7,null,[]]`, `{}`, `null`, `"\ud800"`,
 	} {
-		for role := range uint8(3) {
+		for role := range uint8(9) {
 			f.Add([]byte(seed), role)
 		}
 	}
 	api := newAPI(f, 1)
 	f.Fuzz(func(t *testing.T, content []byte, role uint8) {
+		// Beside a tool, tools that join and a search for them; or the request is a compaction.
+		members := []string{weatherTool, changedList, changedList + compacts}[role/3%3]
 		body := []byte(conversation(`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},`+
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"a"}]},`+
-			`{"role":"`+[]string{"user", "assistant", "system"}[role%3]+`","content":`+string(content)+`}`, weatherTool))
+			`{"role":"`+[]string{"user", "assistant", "system"}[role%3]+`","content":`+string(content)+`}`, members))
 		var prompts [2][]harmony.Token
 		for i := range prompts {
 			request, err := api.Decode(context.Background(), body, apitest.NewContext())
@@ -49,7 +57,7 @@ func FuzzBlocks(f *testing.F) {
 		if !slices.Equal(prompts[0], prompts[1]) {
 			t.Error("the second prompt of the same request is another")
 		}
-		if n := len(prompts[0]); n > 1000+8*len(body) {
+		if n := len(prompts[0]); n > 2000+8*len(body) {
 			t.Errorf("%d tokens of %d bytes", n, len(body))
 		}
 		// Behind the messages is the beginning of the reply. A reply that goes on has text.

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -28,59 +29,64 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 	return nil
 }
 
+// messageRoles are the kinds of the texts of messages, by their roles.
+var messageRoles = map[string]turn.Kind{
+	"user": turn.User, "assistant": turn.Unphased, "system": turn.Instructions,
+}
+
 // readMessage adds a message to the items of the conversation, and returns its role.
 func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Error) {
-	var content jsontext.Field
+	var content, config, clearing jsontext.Field
 	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "role":
 			role, err = v.Text()
 		case "content":
 			content = v
+		case "output_config":
+			config = v
+		case "clear_at":
+			clearing = v
 		default:
 			err = messageFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
-
-	m := message{d: d, at: at}
 	if err == nil {
 		// A message without blocks takes memory too.
 		err = d.countBlock()
 	}
+	if err != nil {
+		return "", err
+	}
 
 	// The blocks are read only now: which ones may come depends on the role, which may follow them.
-	switch role {
-	case "user":
-		m.kind = turn.User
-	case "assistant":
-		m.kind = turn.Unphased
-	case "system":
-		m.kind = turn.Instructions
-	default:
-		if err == nil {
-			err = apierror.Invalid(at.Path+".role", "The role of a message must be user, assistant or system.")
-		}
+	m := message{d: d, at: at, kind: messageRoles[role]}
+	if m.kind == 0 {
+		return "", apierror.Invalid(at.Path+".role", "The role of a message must be user, assistant or system.")
 	}
-
-	switch {
-	case err != nil:
-		return "", err
-	case !content.Exists():
-		return "", apierror.Invalid(at.Path+".content", "A message has no content. Send some.")
-	case content.Type == gjson.String:
-		m.text.Add(content.Str)
-	case content.IsArray():
-		err = content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
-	default:
-		err = apierror.Invalid(content.Path,
-			"The field %q must be a string or an array of content blocks.", content.Path)
+	configured, err := m.readSettings(config, clearing)
+	if err == nil {
+		err = m.readContent(content, configured)
 	}
-
 	if err == nil {
 		m.end()
 	}
 	return role, err
+}
+
+// clear removes the texts that a message of the user clears.
+func (d *decoder) clear() {
+	if d.cleared == nil {
+		return
+	}
+
+	// One pass, however many they are: each item is passed at most once for each message of the
+	// user that follows a text to clear.
+	later := d.input.Items[d.clearing:]
+	kept := slices.DeleteFunc(later, func(i turn.Item) bool { return i.Kind == turn.Instructions && d.cleared[i.Path] })
+	d.input.Items = d.input.Items[:d.clearing+len(kept)]
+	d.cleared = nil
 }
 
 // countBlock counts a message or a content block of one, and bounds their number: each
@@ -110,10 +116,83 @@ type message struct {
 	items []turn.Item
 	texts []turn.Item
 
-	found []string // tools that it refers to
+	// begun is that the message has a text, clears that the next message of the user ends its
+	// texts.
+	begun  bool
+	clears bool
+
+	found    []string // tools that it refers to
+	changing *joining // the tools that it changes; nil: none so far
 	// served are the calls of tools that a server ran and that have no result yet: where in
 	// items it is going to be, by their ids.
 	served map[string]int
+	// searches are the tools that the searches among these calls have found, by the same ids.
+	searches map[string]*joining
+}
+
+// readContent reads the content of the message. configured is that the message sets the effort,
+// and may do no more than that.
+func (m *message) readContent(content jsontext.Field, configured bool) *apierror.Error {
+	switch {
+	case !content.Exists() && configured:
+		return nil
+	case !content.Exists():
+		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
+	case content.Type == gjson.String:
+		m.addText(m.withoutBilling(content.Str), false)
+		return nil
+	case content.IsArray():
+		return content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
+	}
+	return apierror.Invalid(content.Path, "The field %q must be a string or an array of content blocks.", content.Path)
+}
+
+// readSettings reads what a message of the system says beside its content: the effort from
+// there on, and how long the model sees its text. It reports whether there is an effort.
+func (m *message) readSettings(config, clearing jsontext.Field) (configured bool, err *apierror.Error) {
+	for _, v := range []jsontext.Field{config, clearing} {
+		if v.Exists() && m.kind != turn.Instructions {
+			return false, apierror.Invalid(v.Path, "Only a message of the role system may have this field.")
+		}
+	}
+
+	if config.Exists() {
+		configured, err = m.readConfig(config)
+	}
+	if err != nil {
+		return false, err
+	}
+
+	switch {
+	case !clearing.Exists() || clearing.Str == "never":
+	case clearing.Str == "next_user_message":
+		m.clears = true
+	default:
+		return false, apierror.Invalid(clearing.Path, "The field \"clear_at\" must be next_user_message or never.")
+	}
+	return configured, nil
+}
+
+// readConfig reads {"effort":…}, and reports whether there is one.
+func (m *message) readConfig(config jsontext.Field) (configured bool, err *apierror.Error) {
+	err = config.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		if key != "effort" {
+			return messageConfigFields.Other(key, v, &m.d.ignored)
+		}
+		configured = true
+		return m.d.input.EffortUpdates.Read(v)
+	})
+	return configured, err
+}
+
+// withoutBilling returns a text of the message without the billing line of Claude Code, which
+// may begin a message of the system.
+func (m *message) withoutBilling(text string) string {
+	if m.kind != turn.Instructions || m.begun {
+		return text
+	}
+	m.begun = true
+	return turn.WithoutBilling(text)
 }
 
 // flush ends a text of the message.
@@ -142,6 +221,18 @@ func (m *message) end() {
 	// The tools join after the results that name them, and before what the user says next.
 	if len(m.found) > 0 {
 		m.items = append(m.items, m.join(m.found))
+	}
+	if m.kind == turn.User {
+		m.d.clear()
+	}
+	if m.clears && m.d.cleared == nil {
+		m.d.clearing, m.d.cleared = len(m.d.input.Items), map[string]bool{}
+	}
+	if m.clears {
+		m.d.cleared[m.at.Path] = true
+	}
+	if m.kind == turn.Unphased {
+		m.d.input.EffortUpdates.Begin()
 	}
 	m.d.input.Items = append(append(m.d.input.Items, m.items...), m.texts...)
 }
@@ -174,17 +265,17 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path+".type",
 			"Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", "+
 				"\"thinking\" and \"redacted_thinking\" into messages of the assistant.")
-	// The client adds a tool itself, in a message of the system, without a search for it.
-	case kind == "tool_addition":
-		m.refer(v.Get("tool.name").Str)
+	case kind == "tool_addition", kind == "tool_removal":
+		return m.readChange(kind, v)
+	case kind == "compaction":
+		return m.readSummary(v)
 	case isServed(kind):
 		return m.readServed(kind, v)
 	default:
 		text, placeholder, err := m.d.readPart(kind, v, m.d.rc.Model.Images)
-		m.addText(text, placeholder)
+		m.addText(m.withoutBilling(text), placeholder)
 		return err
 	}
-	return nil
 }
 
 // addText adds a text to the one being read. A placeholder is a line of its own.
@@ -220,6 +311,8 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 			call.Name, err = v.Text()
 		case "input":
 			call.Text, err = turn.ReadArguments(v)
+		case "toolset_name":
+			call.Namespace, err = v.ShortText()
 		// The reply and the SDKs' types have these; none changes what the model sees.
 		case "type", "cache_control", "caller":
 		default:
@@ -287,7 +380,8 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 			result.Text, err = m.readResultContent(v)
 		case "is_error":
 			isError, err = v.Switch()
-		case "type", "cache_control":
+		// The call says of which toolset its tool is.
+		case "type", "cache_control", "toolset_name":
 		default:
 			err = resultFields.Other(key, v, &m.d.ignored)
 		}
@@ -345,16 +439,24 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 	return result.text.String(), err
 }
 
-// refer notes that the message refers to a tool, once in a conversation: it joins where
-// it is found first.
+// refer notes that the message refers to a tool.
 func (m *message) refer(name string) {
-	if !m.d.found[name] && len(m.d.found) < m.d.rc.Limits.Tools {
-		if m.d.found == nil {
-			m.d.found = map[string]bool{}
-		}
-		m.d.found[name] = true
+	if m.d.refers(name) {
 		m.found = append(m.found, name)
 	}
+}
+
+// refers notes that the conversation refers to a tool, and reports whether it is the first
+// time: a tool joins where it is found first.
+func (d *decoder) refers(name string) bool {
+	if d.found[name] || len(d.found) >= d.rc.Limits.Tools {
+		return false
+	}
+	if d.found == nil {
+		d.found = map[string]bool{}
+	}
+	d.found[name] = true
+	return true
 }
 
 // maxKind bounds the names of types in the list of ignored fields, in bytes.

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -19,6 +20,14 @@ import (
 // of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
 // seconds, until ctx ends.
 func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
+	return a.decode(ctx, body, rc, false)
+}
+
+// decode is Decode. counts is that only the length of the prompt is asked for, of which a
+// compaction is no part.
+func (a *API) decode(
+	ctx context.Context, body []byte, rc *turn.RequestContext, counts bool,
+) (*Request, *apierror.Error) {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
@@ -30,6 +39,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
+	d.compaction.asked = d.compaction.asked && !counts
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
@@ -49,7 +59,8 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := d.offerTools(); err != nil {
 		return nil, err
 	}
-	r.turn, err = rc.Prepare(ctx, &d.input)
+	r.withdrawn, r.toolChanges = d.input.Withdrawn, d.toolChanges
+	r.turn, err = d.prepareTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +78,23 @@ type decoder struct {
 	ignored jsontext.Ignored
 
 	// The client's tools: those that are offered from the beginning, and those that are
-	// offered once the conversation refers to them, with whether they are strict and the names
-	// that several of them have.
-	tools    []harmony.Tool
-	deferred map[string]harmony.Tool
-	strict   map[string]bool
-	twice    []string
+	// offered once the conversation refers to them, with their names in order, whether they are
+	// strict and the names that several of them have.
+	tools         []harmony.Tool
+	deferred      map[string]harmony.Tool
+	deferredNames []string
+	strict        map[string]bool
+	twice         []string
+	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
+	searches     []string
+	unsearchable bool
+	// toolsets are the client's toolsets, each a namespace.
+	toolsets []harmony.Namespace
+	// toolChanges are the changes of tools that the conversation has made, as a compaction has
+	// them.
+	toolChanges []byte
+	// absent are the names of tools that the filter does not run; nil: there are none.
+	absent map[string]bool
 	// chosen is the tool that tool_choice names; "": none.
 	chosen string
 	served serverTools
@@ -81,13 +103,19 @@ type decoder struct {
 	// content blocks so far; and the ids of calls that the client spells in another way than
 	// shownID, by the turn's ids.
 	found   map[string]bool
-	joining []joining
+	joining []*joining
 	blocks  int
 	sentIDs map[string]string
 
-	// effort is that the request names one, off that it switches thinking off.
-	effort bool
-	off    bool
+	compaction compactionRequest
+
+	// clearing is where among the items the first text is that the next message of the user
+	// clears, and cleared are the paths of their messages; nil: there are none.
+	clearing int
+	cleared  map[string]bool
+
+	// thinkingBudget is the budget_tokens of thinking that is enabled; 0: there is none.
+	thinkingBudget int
 }
 
 // request returns the request without its first turn.
@@ -96,10 +124,11 @@ func (d *decoder) request() *Request {
 		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
+		search: d.search(), compacts: d.compaction.asked,
 	}
 
 	// Where the filter runs tools, the model has several turns anyway.
-	told := d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers) > 0
+	told := d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers)+len(d.searches) > 0
 	r.corrects = told && !d.input.Continue
 
 	for _, s := range d.served.servers {
@@ -114,11 +143,22 @@ func (d *decoder) request() *Request {
 	return r
 }
 
+// prepareTurn prepares the first turn: the model's own, or that of a summary.
+func (d *decoder) prepareTurn(ctx context.Context) (*turn.Turn, *apierror.Error) {
+	if d.compaction.asked {
+		return compaction.Prepare(ctx, d.rc, &d.input)
+	}
+	return d.rc.Prepare(ctx, &d.input)
+}
+
 // containerPrefix begins the ids of containers.
 const containerPrefix = "container_"
 
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
+	if err := d.checkCompaction(); err != nil {
+		return err
+	}
 	e := &d.input.Engine
 	switch {
 	case e.Model == "":
@@ -130,6 +170,11 @@ func (d *decoder) finish() *apierror.Error {
 			"The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, "+
 				"strict tools or an output format. Leave them out, or end with a message of the user.")
 	}
+	if most := d.thinkingBudget; most > 0 && e.MaxTokens > 0 && most >= e.MaxTokens {
+		return apierror.Invalid("thinking.budget_tokens",
+			"The field \"thinking.budget_tokens\" must be less than \"max_tokens\": a message has room for both the "+
+				"thinking and the answer.")
+	}
 	if err := d.input.FinishLength("max_tokens"); err != nil {
 		return err
 	}
@@ -137,13 +182,11 @@ func (d *decoder) finish() *apierror.Error {
 	if d.input.Hides() {
 		d.options.thinking = hidden
 	}
-	// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
-	if d.off && !d.effort {
-		d.input.Effort = harmony.EffortLow
-	}
 	if err := d.findServers(); err != nil {
 		return err
 	}
+	d.offerSearches()
+	d.askForSummary()
 
 	e.ID = d.rc.ID("msg_")
 	d.input.Replies.Own = e.ID
@@ -214,30 +257,31 @@ func (d *decoder) readStopSequences(v jsontext.Field) *apierror.Error {
 	})
 }
 
+// leastBudget is the least budget of thinking that Anthropic's API accepts, in tokens.
+const leastBudget = 1024
+
 // readThinking reads {"type":…,"budget_tokens":…,"display":…}. The model always
 // thinks; the type says whether the client sees it.
 func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
-	show := false
+	kind := ""
+	var budget jsontext.Field
 	d.options.thinking = shown
 
 	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "type":
 			switch v.Str {
-			case "enabled", "adaptive", "between_tools":
-				show = true
-			case "disabled":
-				d.off = true
+			case "enabled", "adaptive", "between_tools", "disabled":
+				kind = v.Str
 			default:
 				return apierror.Invalid(v.Path,
 					"The type of \"thinking\" must be enabled, adaptive, between_tools or disabled.")
 			}
 		case "budget_tokens":
+			budget = v
 			return d.input.SetBudget(v)
 		case "display":
-			if v.Str == "omitted" {
-				d.options.thinking = omitted
-			}
+			return d.readDisplay(v)
 		default:
 			return thinkingFields.Other(key, v, &d.ignored)
 		}
@@ -245,14 +289,39 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 	})
 
 	// The members come in any order: what the type says counts more than display.
-	if !show {
+	if kind == "disabled" || kind == "" {
 		d.options.thinking = hidden
+		// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
+		d.input.OptedOut = d.input.OptedOut || kind != ""
 	}
-	if err == nil && !show && !d.off {
-		err = apierror.Invalid(v.Path+".type",
+	switch {
+	case err != nil:
+		return err
+	case kind == "":
+		return apierror.Invalid(v.Path+".type",
 			"The field \"thinking\" has no type. Send enabled, adaptive, between_tools or disabled.")
+	case kind == "enabled":
+		d.thinkingBudget = int(budget.Int())
+		if d.thinkingBudget < leastBudget {
+			return apierror.Invalid(v.Path+".budget_tokens",
+				"The field \"thinking.budget_tokens\" must be a number of at least %d where the type is enabled. "+
+					"Without a budget, send the type adaptive.", leastBudget)
+		}
 	}
-	return err
+	return nil
+}
+
+// readDisplay reads how thinking is shown. Updates are a form of the summary, which here is
+// the text itself.
+func (d *decoder) readDisplay(v jsontext.Field) *apierror.Error {
+	switch v.Str {
+	case "summarized", "updates":
+	case "omitted":
+		d.options.thinking = omitted
+	default:
+		return apierror.Invalid(v.Path, "The display of \"thinking\" must be summarized, updates or omitted.")
+	}
+	return nil
 }
 
 // readOutputConfig reads {"effort":…,"format":…}.
@@ -268,15 +337,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 	})
 }
 
-func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
-	d.effort = true
-	// The word of Anthropic's API for the most; gpt-oss has three levels.
-	if v.Str == "max" {
-		d.input.Effort = harmony.EffortHigh
-		return nil
-	}
-	return d.input.SetEffort(v)
-}
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }
 
 // readParallelCalls reads whether the message may have several calls.
 func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {

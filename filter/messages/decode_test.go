@@ -20,6 +20,16 @@ const (
 	resultA = `{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_a","content":"sunny"}]}`
 )
 
+// effortOf is a message that does no more than set the effort.
+func effortOf(effort string) string {
+	return `{"role":"system","output_config":{"effort":"` + effort + `"}}`
+}
+
+// clearing is a message whose text the next message of the user ends.
+func clearing(text string) string {
+	return `{"role":"system","clear_at":"next_user_message","content":"` + text + `"}`
+}
+
 func TestDecodeRejects(t *testing.T) {
 	t.Parallel()
 	block := func(role, block string) string {
@@ -60,6 +70,21 @@ func TestDecodeRejects(t *testing.T) {
 		{"many stop sequences", ask(`,"stop_sequences":[` + strings.Repeat(`"a",`, 64) + `"a"]`), "stop_sequences", "more than 64"},
 		{"thinking of an unknown type", ask(`,"thinking":{"type":"on"}`), "thinking.type", "must be enabled"},
 		{"thinking without type", ask(`,"thinking":{}`), "thinking.type", "no type"},
+		{"enabled thinking without a budget", ask(`,"thinking":{"type":"enabled"}`), "thinking.budget_tokens", "at least 1024"},
+		{"a budget of null", ask(`,"thinking":{"type":"enabled","budget_tokens":null}`), "thinking.budget_tokens", "at least 1024"},
+		{"a small budget", ask(`,"max_tokens":4000,"thinking":{"type":"enabled","budget_tokens":1023}`), "thinking.budget_tokens", "at least 1024"},
+		{"a budget without an end", ask(`,"thinking":{"type":"enabled","budget_tokens":-1}`), "thinking.budget_tokens", "at least 1024"},
+		{"a budget of all tokens", ask(`,"thinking":{"budget_tokens":2000,"type":"enabled"},"max_tokens":2000`), "thinking.budget_tokens", "less than"},
+		{"an unknown display", ask(`,"thinking":{"type":"adaptive","display":"all"}`), "thinking.display", "summarized"},
+		{"a display of another type", ask(`,"thinking":{"type":"adaptive","display":true}`), "thinking.display", "summarized"},
+		{"a message without anything", conversation(userHi+`,{"role":"system"}`, ``), "messages[1].content", "no content"},
+		{"a message with an empty setting alone", conversation(userHi+`,{"role":"system","output_config":{}}`, ``), "messages[1].content", "no content"},
+		{"an unknown effort of a message", conversation(userHi+`,`+effortOf("huge"), ``), "messages[1].output_config.effort", "one of"},
+		{"a format of a message", conversation(userHi+`,{"role":"system","content":"a","output_config":{"format":{"type":"json_schema"}}}`, ``), "messages[1].output_config.format", "output_config"},
+		{"an effort of the user", conversation(`{"role":"user","content":"Hi","output_config":{"effort":"low"}}`, ``), "messages[0].output_config", "role system"},
+		{"a user's text that is cleared", conversation(`{"role":"user","content":"Hi","clear_at":"never"}`, ``), "messages[0].clear_at", "role system"},
+		{"an unknown end of a text", conversation(userHi+`,{"role":"system","content":"a","clear_at":"soon"}`, ``), "messages[1].clear_at", "next_user_message"},
+		{"messages that only set efforts", conversation(effortOf("low"), ``), "messages", "at least one"},
 		{"effort", ask(`,"output_config":{"effort":"huge"}`), "output_config.effort", "one of"},
 		{"a format of another type", ask(`,"output_config":{"format":{"type":"xml"}}`), "output_config.format.type", "json_schema"},
 		{"a format without schema", ask(`,"output_format":{"type":"json_schema"}`), "output_format.schema", "JSON Schema"},
@@ -104,6 +129,7 @@ func TestPrompt(t *testing.T) {
 		{"an unknown block without text", user(`{"type":"new","other":"a"},{"type":"text","text":"b"}`), "<|start|>user<|message|>b<|end|>"},
 		{"no blocks", user(``), "<|start|>user<|message|><|end|>"},
 		{"a search result of a tool", result(`{"type":"search_result","title":"T","source":"s","content":[]}`), "<|message|>T\ns<|end|>"},
+		{"a browser's state", result(`{"type":"browser_state","tabs":[{"tab_id":"t1","title":"Shop","url":"https://s","active":true},{"tab_id":"t2","title":"","url":""}],"state_changes":[{"type":"download_completed","download_id":"d","url":"https://s/f","size_bytes":7}]}`), "<|message|>Open tabs:\n- t1 (active): Shop https://s\n- t2:  \ndownload_completed: d https://s/f 7<|end|>"},
 		{"a document of a tool", result(`{"type":"document","source":{"type":"text","data":"D"}}`), "<|message|>D<|end|>"},
 		{"no output", conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_a"}]}`, weatherTool), "to=assistant<|channel|>commentary<|message|><|end|>"},
 		{"another client's prefix of the id", conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_a","content":"x"}]}`, weatherTool), "<|message|>x<|end|>"},
@@ -124,7 +150,25 @@ func TestPrompt(t *testing.T) {
 		{"text before a call", conversation(userHi+`,{"role":"assistant","content":[{"type":"text","text":"One "},{"type":"text","text":"moment."},{"type":"tool_use","id":"toolu_a","name":"get_weather","input":{}}]},`+resultA, weatherTool), "<|channel|>commentary<|message|>One moment.<|end|>"},
 		{"effort", ask(`,"output_config":{"effort":"xhigh"}`), "Reasoning: high"},
 		{"no thinking", ask(`,"thinking":{"type":"disabled"}`), "Reasoning: low"},
-		{"no thinking, with an effort", ask(`,"thinking":{"type":"disabled"},"output_config":{"effort":"high"}`), "Reasoning: high"},
+		{"no thinking, with an effort", ask(`,"thinking":{"type":"disabled"},"output_config":{"effort":"high"}`), "Reasoning: low"},
+		{"no thinking, before an effort", ask(`,"output_config":{"effort":"max"},"thinking":{"display":"summarized","type":"disabled"}`), "Reasoning: low"},
+		{"no thinking, with an effort of a message", conversation(userHi+`,`+effortOf("high"), `,"thinking":{"type":"disabled"}`), "Reasoning: low"},
+		{"an effort of a message", conversation(userHi+`,`+effortOf("low"), ``), "Reasoning: low"},
+		{"an effort of a message and of the request", conversation(userHi+`,`+effortOf("low"), `,"output_config":{"effort":"high"}`), "Reasoning: low"},
+		{"efforts of messages", conversation(effortOf("low")+`,`+userHi+`,`+effortOf("max")+`,`+userHi, `,"output_config":{"effort":"low"}`), "Reasoning: high"},
+		{"a message with an effort alone", conversation(userHi+`,`+effortOf("low")+`,{"role":"user","content":"Go on"}`, ``), "<|message|>Hi<|end|><|start|>user<|message|>Go on<|end|>"},
+		{"a message with an effort and a text", conversation(userHi+`,{"role":"system","output_config":{"effort":"low"},"content":"Be terse."}`, ``), "<|message|>Hi<|end|><|start|>developer<|message|># Instructions\n\nBe terse.<|end|>"},
+		{"a message with an empty setting", conversation(userHi+`,{"role":"system","output_config":{},"content":"Be terse."}`, ``), "Be terse.<|end|>"},
+		{"a text that is cleared", conversation(userHi+`,`+clearing("A")+`,`+clearing("B")+`,{"role":"assistant","content":"C"},`+userHi, ``), "<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>C<|end|><|start|>user<|message|>Hi<|end|>"},
+		{"a text that is cleared by results", conversation(userHi+`,`+clearing("A")+`,`+callA+`,`+resultA, weatherTool), "<|message|>Hi<|end|><|start|>assistant to="},
+		{"texts of which one is cleared", conversation(userHi+`,`+clearing("A")+`,{"role":"system","content":"B"},`+userHi, ``), "Hi<|end|><|start|>developer<|message|># Instructions\n\nB<|end|><|start|>user"},
+		{"a text that is not cleared yet", conversation(userHi+`,`+clearing("A"), ``), "# Instructions\n\nA<|end|><|start|>assistant"},
+		{"a text that stays", conversation(userHi+`,{"role":"system","clear_at":"never","content":"A"},`+userHi, ``), "# Instructions\n\nA<|end|><|start|>user"},
+		{"a billing line before a text on the same line", ask(`,"system":"x-anthropic-billing-header: cc_version=2.1.330.17f; cc_entrypoint=sdk-cli; Be terse; x=y."`), "# Instructions\n\nBe terse; x=y.<|end|>"},
+		{"a billing line without a semicolon", ask(`,"system":"x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli\r\nBe terse."`), "# Instructions\n\nBe terse.<|end|>"},
+		{"a billing line that is a message", conversation(userHi+`,{"role":"system","content":"x-anthropic-billing-header: cc_version=2.1; cch=ab;"},`+userHi, ``), "<|message|>Hi<|end|><|start|>user<|message|>Hi<|end|>"},
+		{"a billing line that is a block of a message", conversation(userHi+`,{"role":"system","content":[{"type":"text","text":"x-anthropic-billing-header: a=b;"},{"type":"text","text":"Be terse."}]}`, ``), "Hi<|end|><|start|>developer<|message|># Instructions\n\nBe terse.<|end|>"},
+		{"a billing line of a user", conversation(`{"role":"user","content":"x-anthropic-billing-header: a=b;"}`, ``), "<|message|>x-anthropic-billing-header: a=b;<|end|>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +326,9 @@ var objects = apitest.Objects{
 	"messages.content[tool_result]": apitest.Fields(resultFields),
 	"thinking":                      apitest.Fields(thinkingFields),
 	"output_config":                 apitest.Fields(outputFields),
+	"messages.output_config":        apitest.Fields(messageConfigFields),
 	"container":                     apitest.Fields(containerFields),
+	"compaction":                    apitest.Fields(compactionFields),
 	"metadata":                      apitest.Fields(metadataFields),
 	"tools":                         apitest.Fields(toolFields),
 	"tool_choice":                   apitest.Fields(choiceFields),

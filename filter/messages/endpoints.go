@@ -51,7 +51,7 @@ func (a *API) handleRender(ctx context.Context, r *api.HTTPRequest) api.Outcome 
 // length of the prompt. The body is as for [API.Decode]. No model is called, and the
 // prompt may be longer than the model's context.
 func (a *API) CountTokens(ctx context.Context, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
-	request, err := a.decodeUnbounded(ctx, body, rc)
+	request, err := a.decodeUnbounded(ctx, body, rc, true)
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +62,17 @@ func (a *API) CountTokens(ctx context.Context, body []byte, rc *turn.RequestCont
 // shows. The body is as for [API.Decode]. No model is called, and the prompt may be
 // longer than the model's context.
 func (a *API) Render(ctx context.Context, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
-	request, err := a.decodeUnbounded(ctx, body, rc)
+	request, err := a.decodeUnbounded(ctx, body, rc, false)
 	if err != nil {
 		return nil, err
 	}
 	return request.turn.AppendRendered(nil, "message.render", request.model, request.ignored)
 }
 
-func (a *API) decodeUnbounded(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
+func (a *API) decodeUnbounded(
+	ctx context.Context, body []byte, rc *turn.RequestContext, counts bool,
+) (*Request, *apierror.Error) {
 	unbounded := *rc
 	unbounded.Unbounded = true
-	return a.Decode(ctx, body, &unbounded)
+	return a.decode(ctx, body, &unbounded, counts)
 }

@@ -29,7 +29,7 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 	b.text, b.hosts = b.text[:0], nil
 	b.input.reset()
 	call := p.Call
-	if p.Maker == reply.ByFilter {
+	if p.Maker == reply.ByFilter && !e.request.search.has(call) {
 		// Clients know the tool by its server's name, not by the one that the model was offered.
 		b.hosts = e.request.hosted[hosted.SpaceOf(call)]
 		call = b.hosts.Named(call)
@@ -37,14 +37,14 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 
 	e.blocks++
 	if !e.request.options.stream {
-		e.whole = appendBlockHead(e.whole, p.Kind, b.hosts, call)
+		e.whole = appendBlockHead(e.whole, p, b.hosts, call)
 		if p.Kind != turn.Call {
 			e.whole = append(e.whole, '"')
 		}
 		return dst
 	}
 	dst = append(e.beginBlockEvent(dst, "content_block_start"), `,"content_block":`...)
-	dst = appendBlockHead(dst, p.Kind, b.hosts, call)
+	dst = appendBlockHead(dst, p, b.hosts, call)
 	return endEvent(append(dst, emptyBlock(p.Kind)...))
 }
 
@@ -55,12 +55,12 @@ func (e *encoder) hides(p *reply.Part) bool {
 
 // appendBlockHead appends a content block up to the value of its last member: its
 // text or input. The text of reasoning is not the last one in an object.
-func appendBlockHead(dst []byte, kind turn.Kind, s *hosted.Server, call *turn.CalledTool) []byte {
-	switch kind {
+func appendBlockHead(dst []byte, p *reply.Part, s *hosted.Server, call *turn.CalledTool) []byte {
+	switch p.Kind {
 	case turn.Reasoning:
 		return append(dst, `{"type":"thinking","thinking":`...)
 	case turn.Call:
-		return appendCallHead(dst, s, call)
+		return appendCallHead(dst, p.Maker, s, call)
 	}
 	return append(dst, `{"type":"text","text":`...)
 }

@@ -44,6 +44,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"tool_choice": {Read: (*decoder).readToolChoice},
 	"mcp_servers": {Read: (*decoder).readMCPServers},
 	"container":   {Read: (*decoder).readContainer},
+	"compaction":  {Read: (*decoder).readCompaction},
 
 	"context_management": {
 		Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, " +
@@ -102,9 +103,6 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 		Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation.",
 	},
 
-	"compaction": {
-		Refused: "compaction is not supported. Summarize the conversation by a message of the user.",
-	},
 	"fallbacks": {
 		Ignored: "other models, for a request that this one refuses: the answer is always this model's",
 	},
@@ -120,12 +118,17 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 // The members of objects whose readers have code of their own.
 var (
 	messageFields = jsontext.Members{
-		"role": {}, "content": {},
+		"role": {}, "content": {}, "output_config": {}, "clear_at": {},
 		"tools":      {Refused: "Tools are those of the request. Send them as its field tools."},
 		"tool_calls": {Refused: "tool_calls is a field of POST /v1/chat/completions. Use blocks of the type tool_use."},
 		"id":         {Ignored: "what a service or a client notes about it"},
 		"model":      {Ignored: "what a service or a client notes about it"},
 		"type":       {Ignored: "what a service or a client notes about it"},
+	}
+
+	messageConfigFields = jsontext.Members{
+		"effort": {},
+		"format": {Refused: "The format of the answer is one of the request. Send it as its field output_config."},
 	}
 
 	thinkingFields = jsontext.Members{
@@ -141,6 +144,8 @@ var (
 		},
 	}
 
+	compactionFields = jsontext.Members{"type": {}, "instructions": {}}
+
 	containerFields = jsontext.Members{
 		"id":     {},
 		"skills": {Refused: "Skills are Anthropic's own. Leave them out, and send their text as system."},
@@ -151,14 +156,19 @@ var (
 	toolFields = jsontext.Members{
 		"name": {}, "description": {}, "input_schema": {}, "input_examples": {}, "strict": {}, "defer_loading": {},
 		"cache_control": {}, "eager_input_streaming": {}, "type": {},
+		"display_width_px": {}, "display_height_px": {}, "display_number": {}, "enable_zoom": {}, "max_characters": {},
 		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
 	}
 
 	choiceFields = jsontext.Members{"type": {}, "name": {}, "disable_parallel_tool_use": {}}
 
-	callFields = jsontext.Members{"type": {}, "id": {}, "name": {}, "input": {}, "cache_control": {}, "caller": {}}
+	callFields = jsontext.Members{
+		"type": {}, "id": {}, "name": {}, "toolset_name": {}, "input": {}, "cache_control": {}, "caller": {},
+	}
 
-	resultFields = jsontext.Members{"type": {}, "tool_use_id": {}, "content": {}, "is_error": {}, "cache_control": {}}
+	resultFields = jsontext.Members{
+		"type": {}, "tool_use_id": {}, "toolset_name": {}, "content": {}, "is_error": {}, "cache_control": {},
+	}
 )
 
 func (d *decoder) sampling() turn.Sampling {

@@ -83,6 +83,16 @@ type Request struct {
 	hosted      map[hosted.Space]*hosted.Server
 	maxSearches int
 	container   string
+	// search is the searches for tools; nil: there are none, or tools are not listed yet.
+	search *toolSearch
+	// withdrawn are the tools that the conversation has withdrawn; nil: there are none, or tools
+	// are not listed yet.
+	withdrawn map[turn.ToolName]bool
+
+	// compacts is that the reply is a compaction, toolChanges what the conversation has changed
+	// of the tools: blocks, separated by commas.
+	compacts    bool
+	toolChanges []byte
 }
 
 // options is the fields of the request that concern the reply.
@@ -135,7 +145,7 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 }
 
 // Kept is about how many bytes are kept until the reply has ended.
-func (r *Request) Kept() int { return r.turn.Kept() }
+func (r *Request) Kept() int { return r.turn.Kept() + r.search.bytes() + len(r.toolChanges) }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as service_tier or tools.web_search_20250305.

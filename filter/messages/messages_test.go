@@ -200,6 +200,9 @@ func (f *folding) delta(b *objectBlock, d gjson.Result, rule func(bool)) {
 		add(&b.Signature, "signature")
 	case kind == "input_json_delta" && b.takesInput():
 		f.input += d.Get("partial_json").Str
+	case kind == "compaction_delta" && b.Type == "compaction":
+		rule(string(b.Content) == "null" || b.Content == nil)
+		b.Content = json.RawMessage(d.Get("content").Raw)
 	default:
 		rule(false)
 	}

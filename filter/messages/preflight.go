@@ -56,6 +56,7 @@ func (p *preflight) prepare(e *encoder) (reply.Step, *apierror.Error) {
 	if err := p.decoder.offerTools(); err != nil {
 		return reply.Step{}, err
 	}
+	e.request.withdrawn, e.request.toolChanges = p.decoder.input.Withdrawn, p.decoder.toolChanges
 
 	done := func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		t, ok := result.(*turn.Turn)
@@ -64,7 +65,7 @@ func (p *preflight) prepare(e *encoder) (reply.Step, *apierror.Error) {
 		}
 		// From here on the request is one whose first model call is known.
 		e.request.turn, e.request.preflight = t, nil
-		e.reply.Begin(t)
+		e.begin(t)
 		return dst, nil
 	}
 	return reply.Step{Jobs: []reply.Job{{Do: preparation{p.decoder}, Done: done}}}, nil
@@ -75,7 +76,7 @@ type preparation struct{ decoder *decoder }
 
 // Do implements api.Job. Its result is a *turn.Turn.
 func (p preparation) Do(ctx context.Context) (any, error) {
-	t, err := p.decoder.rc.Prepare(ctx, &p.decoder.input)
+	t, err := p.decoder.prepareTurn(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package messages
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -20,6 +21,10 @@ type encoder struct {
 	whole  []byte // of a whole object: its content blocks, each followed by a comma
 
 	searches int // that the filter has made
+
+	// Of a compaction: the summary, and whether it is complete.
+	summary   compaction.Summary
+	compacted bool
 }
 
 // NewReply begins the reply to the request. In [api.SingleCall] mode the model
@@ -28,13 +33,17 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 	e := &encoder{request: r}
 	o := reply.Options{
 		Encoder: e, Stream: r.options.stream, Mode: mode,
-		Turn: r.turn, Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
+		Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
+	}
+	// A compaction is no turn of the reply's own.
+	if !r.compacts {
+		o.Turn = r.turn
 	}
 	// A begun message has no next turn: its prompt ends within a message.
 	if r.begunMessage {
 		o.Turns = 1
 	}
-	if r.corrects || len(r.hosted) > 0 {
+	if r.corrects || len(r.hosted)+len(r.withdrawn) > 0 || r.search != nil {
 		o.Tools, o.Run = e, e.run
 	}
 	// Without it the turn is known, and the machine begins with the model call.
@@ -43,6 +52,9 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 	}
 
 	e.reply = reply.New(o)
+	if r.compacts && r.turn != nil {
+		e.begin(r.turn)
+	}
 	return e.reply
 }
 
@@ -123,6 +135,9 @@ func (e *encoder) appendStop(dst []byte) []byte {
 // stop returns why the reply ended: the stop_reason, and the stop sequence if one
 // was generated.
 func (e *encoder) stop() (reason, sequence string) {
+	if e.compacted {
+		return "compaction", ""
+	}
 	choice := e.reply.Choice(0)
 	finish := choice.Finish()
 

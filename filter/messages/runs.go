@@ -21,19 +21,27 @@ const searchTool = "search"
 // the client if the model has no turn to correct it.
 func (e *encoder) Maker(call *turn.CalledTool, last bool) reply.Maker {
 	switch {
+	// The client must not run it, also if the model has no turn in which it is told.
+	case e.request.withdrawn[turn.ToolName{Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin}]:
+		return reply.ByNobody
 	case e.request.corrects && !last && call.Namespace == "":
 		return reply.ByNobody
-	case e.request.hosted[hosted.SpaceOf(call)] != nil:
+	case e.request.hosted[hosted.SpaceOf(call)] != nil, e.request.search.has(call):
 		return reply.ByFilter
 	}
 	return reply.ByClient
 }
 
 // Corrected implements [reply.Tools].
-func (e *encoder) Corrected(last bool) bool { return len(e.request.hosted) > 0 && !last }
+func (e *encoder) Corrected(last bool) bool {
+	return (len(e.request.hosted) > 0 || e.request.search != nil) && !last
+}
 
 // run returns the run of a complete call.
 func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
+	if e.request.search.has(p.Call) {
+		return e.runSearch(p, refused)
+	}
 	server := e.request.hosted[hosted.SpaceOf(p.Call)]
 	made := hostedCall{server: server, call: server.Named(p.Call)}
 	if refused != nil {

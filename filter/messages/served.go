@@ -13,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -45,21 +46,29 @@ func servedCallID(id string) string {
 }
 
 // appendCallHead appends the block of a call up to the value of its input. s is the
-// server of its tool; nil: the tool is the client's.
-func appendCallHead(dst []byte, s *hosted.Server, call *turn.CalledTool) []byte {
-	if s == nil {
-		dst = jsontext.AppendString(append(dst, `{"type":"tool_use","id":`...), shownID(call.ID))
-		dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
-		return append(dst, `,"input":`...)
+// server of its tool; nil: the tool is the client's, or a search of the filter's.
+func appendCallHead(dst []byte, maker reply.Maker, s *hosted.Server, call *turn.CalledTool) []byte {
+	kind, id, name := "mcp_tool_use", "", call.Name
+	switch {
+	case s == nil && maker == reply.ByFilter:
+		kind, id = "server_tool_use", searchID(call.ID)
+	case s == nil:
+		kind, id = "tool_use", shownID(call.ID)
+	case s.Builtin != nil:
+		kind, id, name = "server_tool_use", servedID(s, call.ID), shownName(s)
+	default:
+		id = servedID(s, call.ID)
 	}
-	if s.Builtin != nil {
-		dst = jsontext.AppendString(append(dst, `{"type":"server_tool_use","id":`...), servedID(s, call.ID))
-		dst = jsontext.AppendString(append(dst, `,"name":`...), shownName(s))
-		return append(dst, `,"input":`...)
+
+	dst = append(append(append(dst, `{"type":"`...), kind...), `","id":`...)
+	dst = jsontext.AppendString(append(jsontext.AppendString(dst, id), `,"name":`...), name)
+	switch {
+	case kind == "mcp_tool_use":
+		dst = jsontext.AppendString(append(dst, `,"server_name":`...), s.Label)
+	// The client's tools in other namespaces are members of its toolsets. An unknown tool has none.
+	case kind == "tool_use" && call.Namespace != turn.FunctionsNamespace && call.Namespace != "":
+		dst = jsontext.AppendString(append(dst, `,"toolset_name":`...), call.Namespace)
 	}
-	dst = jsontext.AppendString(append(dst, `{"type":"mcp_tool_use","id":`...), servedID(s, call.ID))
-	dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
-	dst = jsontext.AppendString(append(dst, `,"server_name":`...), s.Label)
 	return append(dst, `,"input":`...)
 }
 
@@ -183,6 +192,11 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	delete(m.served, id)
 	call, result := &m.items[at-1], &m.items[at]
 	result.CallID, result.Path = call.CallID, v.Path
+	if joins := m.searches[id]; joins != nil {
+		text, err := m.readFound(v, joins)
+		result.Text = text
+		return err
+	}
 	text, page, err := m.d.readSearched(v)
 	if err != nil {
 		return err
@@ -207,6 +221,15 @@ func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
 		m.served = map[string]int{}
 	}
 	m.served[id] = len(m.items) - 1
+
+	// What the search has found follows its result, as in the reply that had it.
+	if isSearch(v.Result) {
+		m.items = append(m.items, m.join(nil))
+		if m.searches == nil {
+			m.searches = map[string]*joining{}
+		}
+		m.searches[id] = m.d.joining[len(m.d.joining)-1]
+	}
 	return nil
 }
 

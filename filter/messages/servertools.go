@@ -45,15 +45,27 @@ func builtinOf(kind string) tools.Builtin {
 	return ""
 }
 
-// readServerTool reads a tool that Anthropic's service runs. Where the filter cannot run
+// readServerTool reads a tool that is none of the client's functions: a toolset of the client,
+// or a tool that Anthropic's service runs. Where the filter cannot run
 // it, it is ignored: most clients can do without.
 func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error {
 	if kind == "mcp_toolset" && d.api.Tools != nil {
 		return d.readToolset(v)
 	}
+	if family := toolsetOf(kind); family != "" {
+		return d.readClientToolset(family, v)
+	}
+	if name := searchOf(kind); name != "" {
+		return d.readSearch(kind, name, v)
+	}
 	s := hosted.FindBuiltin(d.api.Tools, d.api.Builtins, builtinOf(kind), d.rc.Tenant)
 	if s == nil {
+		// A tool that says what it takes is one that the client runs, whatever its type is.
+		if v.Get("input_schema").IsObject() {
+			return d.readTool(v, nil)
+		}
 		d.ignoreKind("tools.", kind)
+		d.noteAbsent(v.Result)
 		return nil
 	}
 

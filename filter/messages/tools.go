@@ -2,7 +2,6 @@ package messages
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -17,20 +16,47 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 			return apierror.Invalid("tools", "The request has more than %d tools.", d.rc.Limits.Tools)
 		}
 		// In this API custom is the type of the client's functions, which older clients leave out.
-		if kind := v.Get("type").Str; kind != "" && kind != "custom" {
-			return d.readServerTool(kind, v)
+		kind := v.Get("type").Str
+		published := findClientTool(kind)
+		if kind == "" || kind == "custom" || published != nil {
+			return d.readTool(v, published)
 		}
-		return d.readTool(v)
+		return d.readServerTool(kind, v)
 	})
 }
 
-// readTool reads a tool of the client.
-func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
-	var t harmony.Tool
-	var examples jsontext.Field
-	strict, deferred := false, false
+// readTool reads a tool of the client. published is its definition, if the type says it; nil:
+// the request has all of it.
+func (d *decoder) readTool(v jsontext.Field, published *clientTool) *apierror.Error {
+	t, err := d.parseTool(v, published)
+	switch {
+	case err != nil:
+		return err
+	case t.deferred:
+		d.deferTool(t.Tool, t.strict)
+		return nil
+	}
 
-	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+	d.tools = append(d.tools, t.Tool)
+	if t.strict {
+		d.input.Strict[toolName(t.Name)] = true
+	}
+	return nil
+}
+
+// definedTool is a tool of the client, as a request defines it.
+type definedTool struct {
+	harmony.Tool
+
+	strict   bool
+	deferred bool
+}
+
+// parseTool reads the definition of a tool of the client.
+func (d *decoder) parseTool(v jsontext.Field, published *clientTool) (t definedTool, err *apierror.Error) {
+	var examples jsontext.Field
+
+	err = v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
 			t.Name, err = v.Text()
@@ -42,41 +68,36 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 			}
 			t.Parameters = json.RawMessage(v.Raw)
 		case "strict":
-			strict, err = v.Switch()
+			t.strict, err = v.Switch()
 		case "defer_loading":
-			deferred, err = v.Switch()
+			t.deferred, err = v.Switch()
 		case "input_examples":
 			examples = v
 		// Input is always streamed as it is written.
 		case "type", "cache_control", "eager_input_streaming":
+		// Of a tool whose definition is published, define reads these.
+		case "display_width_px", "display_height_px", "display_number", "enable_zoom", "max_characters":
 		default:
 			err = toolFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
 
+	if published != nil && err == nil {
+		published.define(&t.Tool, v)
+	}
 	switch {
 	case err != nil:
-		return err
+		return t, err
 	case t.Name == "":
-		return apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
+		return t, apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
 
 	// Harmony has no place for examples: the model reads them in the description.
 	if examples.Exists() {
-		if t.Description, err = withExamples(t.Description, examples); err != nil {
-			return err
-		}
+		t.Description, err = withExamples(t.Description, examples)
 	}
-	if deferred {
-		d.deferTool(t, strict)
-		return nil
-	}
-	d.tools = append(d.tools, t)
-	if strict {
-		d.input.Strict[toolName(t.Name)] = true
-	}
-	return nil
+	return t, err
 }
 
 // deferTool notes a tool that is offered once the conversation refers to it.
@@ -89,6 +110,8 @@ func (d *decoder) deferTool(t harmony.Tool, strict bool) {
 	// A reference names the tool alone, so that two of one name could not be told apart.
 	if _, twice := d.deferred[t.Name]; twice {
 		d.twice = append(d.twice, t.Name)
+	} else {
+		d.deferredNames = append(d.deferredNames, t.Name)
 	}
 	d.deferred[t.Name] = t
 }
@@ -109,19 +132,21 @@ func withExamples(description string, examples jsontext.Field) (string, *apierro
 	return string(text), err
 }
 
-// joining are the tools that an item of the conversation refers to, by name.
+// joining are the tools that an item of the conversation refers to, by name, or the changes
+// of tools that it makes.
 type joining struct {
-	tools *turn.JoinedTools // of the item
-	names []string
+	tools   *turn.JoinedTools // of the item
+	names   []string
+	changes []toolChange
 }
 
 // join adds an item with the tools of these names, which join the conversation there.
 // They stand where they were found, and not among the others, so that the prompt of
 // the request before is a prefix of this one.
 func (m *message) join(names []string) turn.Item {
-	tools := &turn.JoinedTools{}
-	m.d.joining = append(m.d.joining, joining{tools, names})
-	return turn.Item{Kind: turn.Tools, Tools: tools, Path: m.at.Path}
+	j := &joining{tools: &turn.JoinedTools{}, names: names}
+	m.d.joining = append(m.d.joining, j)
+	return turn.Item{Kind: turn.Tools, Tools: j.tools, Path: m.at.Path}
 }
 
 // offerTools offers the tools that are not deferred, and gives the items that refer
@@ -135,32 +160,52 @@ func (d *decoder) offerTools() *apierror.Error {
 	if len(d.tools) > 0 {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}
-
-	// Members come in any order: which of the names are deferred tools shows only now.
-	for _, j := range d.joining {
-		var found []harmony.Tool
-		for _, name := range j.names {
-			if t, ok := d.deferred[name]; ok {
-				found = append(found, t)
-				if d.strict[name] && j.tools.Strict == nil {
-					j.tools.Strict = map[turn.ToolName]bool{}
-				}
-				if d.strict[name] {
-					j.tools.Strict[toolName(name)] = true
-				}
-			}
-		}
-		if len(found) > 0 {
-			j.tools.Namespaces = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}}
-		}
+	d.input.Tools = append(d.input.Tools, d.toolsets...)
+	if err := d.joinTools(); err != nil {
+		return err
 	}
-	// References to tools that are offered from the beginning, or that do not exist, add nothing.
-	d.input.Items = slices.DeleteFunc(d.input.Items, func(i turn.Item) bool {
-		return i.Kind == turn.Tools && len(i.Tools.Namespaces) == 0
-	})
 
 	d.offerServed()
 	return d.choose()
+}
+
+// joinTools gives the items that refer to tools, or change them, what they bring. Members come
+// in any order: which of the names are deferred tools shows only now.
+func (d *decoder) joinTools() *apierror.Error {
+	if len(d.joining) == 0 {
+		return nil
+	}
+
+	available := d.newAvailability()
+	items := make([]turn.Item, 0, len(d.input.Items)+len(d.joining))
+	next := 0
+	for _, item := range d.input.Items {
+		if item.Kind != turn.Tools {
+			items = append(items, item)
+			continue
+		}
+
+		// The items of the kind have their joinings in the same order.
+		j := d.joining[next]
+		next++
+		told, err := available.apply(j)
+		if err != nil {
+			return err
+		}
+		// References to tools that are offered from the beginning, or that do not exist, add nothing.
+		if len(j.tools.Namespaces) > 0 {
+			items = append(items, item)
+		}
+		if told != "" {
+			items = append(items, turn.Item{Kind: turn.Instructions, Text: told, Path: item.Path})
+		}
+	}
+
+	d.input.Items, d.input.Withdrawn = items, available.withdrawn
+	if d.compaction.asked {
+		d.toolChanges = available.changes()
+	}
+	return nil
 }
 
 func toolName(name string) turn.ToolName {

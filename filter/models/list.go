@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
@@ -74,30 +75,33 @@ func appendModel(dst []byte, id, owner string, contextLength int) []byte {
 	return append(dst, '}')
 }
 
-// openAIForm writes models as OpenAI's API does.
-type openAIForm struct{}
+// openAIForm writes models as OpenAI's API does, with cards for the versions of Codex that
+// read them.
+type openAIForm struct{ d *Directory }
 
 func (openAIForm) query(q url.Values) url.Values { return q }
 
 func (openAIForm) one(m model) []byte { return []byte(m.raw) }
 
-func (openAIForm) list(l *list, _ url.Values) ([]byte, *apierror.Error) { return l.append(nil), nil }
-
-// append appends the list, with the other members of the upstream's list.
-func (l *list) append(dst []byte) []byte {
-	dst = append(dst, `{"object":"list","data":[`...)
-	for i, m := range l.models {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, m.raw...)
+func (f openAIForm) list(l *list, q url.Values) ([]byte, *apierror.Error) {
+	w := jsontext.Writer(nil).Open().Text("object", "list").Key("data").OpenList()
+	for _, m := range l.models {
+		w = append(w.Element(), m.raw...)
 	}
-	dst = append(dst, ']')
+	w = w.CloseList()
+
+	ours := []string{"object", "data"}
+	if readsCards(q.Get(clientVersion)) {
+		ours = append(ours, cardsMember)
+		w = f.d.appendCards(w, l)
+	}
+
+	// The other members of the upstream's list stay.
 	l.base.ForEach(func(key, value gjson.Result) bool {
-		if key.Str != "object" && key.Str != "data" {
-			dst = append(append(append(append(dst, ','), key.Raw...), ':'), value.Raw...)
+		if !slices.Contains(ours, key.Str) {
+			w = append(append(append(w.Element(), key.Raw...), ':'), value.Raw...)
 		}
 		return true
 	})
-	return append(dst, '}')
+	return w.Close(), nil
 }

@@ -6,7 +6,8 @@
 // at most every ten seconds. A [Directory] is what is known of them. The list is put
 // together for each request (collect): the upstream's list, which the client's own
 // credentials may change, then what the engines say of the models that they serve, then
-// what only the configuration names. A form writes it as one of the two APIs does.
+// what only the configuration names. A form writes it as one of the two APIs does. OpenAI's
+// has a card of each Harmony model for the versions of Codex that read them.
 //
 // The package knows neither prompts nor replies. What it reports of context lengths is
 // read by package extproc, for each request.
@@ -88,10 +89,13 @@ func (d *Directory) ContextLength(m *config.Model) int {
 	if m.ContextLength > 0 || !known {
 		return m.ContextLength
 	}
-	return e.length(m.UpstreamModel, func(id string) bool {
-		_, harmony := d.o.Config.Model(id)
-		return harmony
-	})
+	return e.length(m.UpstreamModel, d.isHarmony)
+}
+
+// isHarmony reports whether requests for a model are the filter's.
+func (d *Directory) isHarmony(id string) bool {
+	_, harmony := d.o.Config.Model(id)
+	return harmony
 }
 
 // Endpoints are the list and its models. Without a loopback listener there are
@@ -103,7 +107,7 @@ func (d *Directory) Endpoints() []api.Endpoint {
 	var list []api.Endpoint
 	for _, e := range []api.Endpoint{
 		{Header: anthropicVersion, Errors: (*apierror.Error).Anthropic, Handle: d.handler(anthropicForm{d})},
-		{Handle: d.handler(openAIForm{})},
+		{Handle: d.handler(openAIForm{d})},
 	} {
 		e.API, e.Method, e.NoModel, e.Public = "models", http.MethodGet, true, true
 		whole, one := e, e

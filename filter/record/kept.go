@@ -69,7 +69,7 @@ var keptMembers = keptAs(map[keep]string{
 		enable_thinking generate max_thinking_tokens parse_tool_calls partial random_seed reasoning_budget
 		reasoning_budget_tokens reasoning_details reasoning_format reasoning_split repeat_penalty think
 		thinking_blocks thinking_budget thinking_budget_tokens thinking_mode exclude usage json_object
-		enable`,
+		enable clear_at display_number enable_zoom max_characters tool_changes tool_references toolset_name`,
 })
 
 // keptPlaces says what may be kept of members that mean another thing in each place, by the

@@ -73,7 +73,7 @@ const weather = `{"type":"object","properties":{"city":{"type":"string"}},"requi
 var requests = map[string]string{
 	"/v1/chat/completions": `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"get_weather","parameters":` + weather + `}}]}`,
 	"/v1/responses":        `{"model":"gpt-oss-20b","input":"Hi","tools":[{"type":"function","name":"get_weather","parameters":` + weather + `}]}`,
-	"/v1/messages":         `{"model":"gpt-oss-20b","max_tokens":1000,"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"get_weather","input_schema":` + weather + `}],"thinking":{"type":"enabled","budget_tokens":1024}}`,
+	"/v1/messages":         `{"model":"gpt-oss-20b","max_tokens":2000,"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"get_weather","input_schema":` + weather + `}],"thinking":{"type":"enabled","budget_tokens":1024}}`,
 }
 
 // kindOf returns the kind of an API.

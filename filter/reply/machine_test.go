@@ -156,6 +156,29 @@ func TestResultsInOrder(t *testing.T) {
 	}
 }
 
+// TestRunJoins shows that the tools that a run brings join after its result.
+func TestRunJoins(t *testing.T) {
+	t.Parallel()
+	e := newLines(t, func(_ *lines, o *reply.Options) {
+		run := o.Run
+		o.Run = func(p *reply.Part, refused *tools.Result) *reply.Run {
+			r := run(p, refused)
+			r.Joins = &turn.JoinedTools{Namespaces: []harmony.Namespace{
+				{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "umbrella"}}},
+			}}
+			return r
+		}
+	})
+	_, prompts, err := apitest.PlayLoop(t, e.reply, []apitest.Output{apitest.Said(asks), apitest.Said(saying)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Sunny, 12 degrees.<|end|><|start|>developer<|message|># Tools\n\n## functions\n\nnamespace functions {\n\ntype umbrella ="
+	if !strings.Contains(prompts[1], want) {
+		t.Errorf("the prompt has no %q:\n%s", want, prompts[1])
+	}
+}
+
 // TestFails has replies that fail in each phase: further results are not taken, and the
 // stream ends with the error.
 func TestFails(t *testing.T) {

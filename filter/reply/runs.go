@@ -19,6 +19,9 @@ type Run struct {
 	Job api.Job
 	// Known is the result of an access that is not made; nil: it is made.
 	Known *tools.Result
+	// Joins are the tools that the call has found, which the model has after the result; nil:
+	// none.
+	Joins *turn.JoinedTools
 	// Server is the server's label, for faults.
 	Server string
 
@@ -50,6 +53,9 @@ func (rs *runs) called(m *Machine, p *Part) {
 	if m.remembers() {
 		m.current.compact()
 		run.item = m.result(p.Call, "")
+		if run.Joins != nil {
+			m.current.items = append(m.current.items, turn.Item{Kind: turn.Tools, Tools: run.Joins})
+		}
 	}
 	rs.pending = append(rs.pending, run)
 }

@@ -27,7 +27,7 @@ func TestClockJumps(t *testing.T) {
 		} {
 			t.Run(url+name, func(t *testing.T) {
 				t.Parallel()
-				clock := &fakeClock{time.Unix(1_800_000_000, 0)}
+				clock := newFakeClock()
 				o := testOptions
 				o.Now, o.ResponseTTL = clock.now, c.ttl
 				where := url

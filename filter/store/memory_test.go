@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,11 +24,17 @@ func TestMemoryRoomFirst(t *testing.T) { storetest.TestRoomFirst(t, openMemory) 
 
 func BenchmarkMemory(b *testing.B) { storetest.Benchmark(b, openMemory) }
 
-// fakeClock is a clock that tests set.
-type fakeClock struct{ time.Time }
+// fakeClock is a clock that tests set. Stores read it on goroutines of their own, too.
+type fakeClock struct{ nanoseconds atomic.Int64 }
 
-func (c *fakeClock) now() time.Time          { return c.Time }
-func (c *fakeClock) advance(d time.Duration) { c.Time = c.Add(d) }
+func newFakeClock() *fakeClock {
+	c := &fakeClock{}
+	c.nanoseconds.Store(time.Unix(1_800_000_000, 0).UnixNano())
+	return c
+}
+
+func (c *fakeClock) now() time.Time          { return time.Unix(0, c.nanoseconds.Load()) }
+func (c *fakeClock) advance(d time.Duration) { c.nanoseconds.Add(int64(d)) }
 
 func response(id, prev string) *store.Response {
 	return &store.Response{
@@ -48,7 +55,7 @@ func put(t *testing.T, s store.Store, responses ...*store.Response) {
 
 // testClock checks that TTLs and leases are measured with the store's clock.
 func testClock(t *testing.T, open storetest.Open) {
-	c := &fakeClock{time.Unix(1_800_000_000, 0)}
+	c := newFakeClock()
 	ctx := t.Context()
 	s := open(t, store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20, Now: c.now})
 	exists := func(id string) bool {

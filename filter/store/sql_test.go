@@ -208,7 +208,7 @@ func testPurge(t *testing.T, s *store.SQL, expire func()) {
 
 func TestSQLitePurge(t *testing.T) {
 	t.Parallel()
-	c := &fakeClock{time.Unix(1_800_000_000, 0)}
+	c := newFakeClock()
 	o := testOptions
 	o.Now = c.now
 	s := openSQLite(t, o).(*store.SQL)

@@ -51,7 +51,7 @@ func TestSQLiteFullDisk(t *testing.T) {
 
 // fullDisk tests a store on a disk that others fill.
 func fullDisk(t *testing.T, dir string) {
-	c := &fakeClock{time.Unix(1_800_000_000, 0)}
+	c := newFakeClock()
 	o := testOptions
 	o.Now, o.ResponseBytes = c.now, 1<<30
 	s := openURL(t, "sqlite:"+filepath.Join(dir, "store.db"), o).(*store.SQL)

@@ -23,7 +23,7 @@ func sized(id string) *store.Response {
 // TestSQLiteBound writes more of each kind than the store has room for.
 func TestSQLiteBound(t *testing.T) {
 	t.Parallel()
-	c := &fakeClock{time.Unix(1_800_000_000, 0)}
+	c := newFakeClock()
 	o := testOptions
 	o.Now, o.ResponseTTL, o.ResponseBytes, o.TextBytes = c.now, 24*time.Hour, 256<<10, 256<<10
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -283,7 +283,7 @@ func TestEvictionIsFair(t *testing.T) {
 		for kind, url := range fairStores {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				clock := &fakeClock{time.Unix(1_800_000_000, 0)}
+				clock := newFakeClock()
 				o := testOptions
 				o.Now, o.ResponseTTL, o.TextTTL, o.ResponseBytes, o.TextBytes = clock.now, 24*time.Hour, 24*time.Hour, 256<<10, 256<<10
 				s := openURL(t, url(t), o)

@@ -7,7 +7,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // EngineFields is the fields that go unchanged into the engine's request.
@@ -49,30 +48,6 @@ var EngineFields = jsontext.Table[*engine.Request]{
 		r.CacheSalt = strings.Clone(salt)
 		return err
 	}},
-}
-
-// SetEffort reads a reasoning effort. The model has low, medium and high; minimal
-// becomes low, xhigh and max become high. none is an opt-out.
-func (in *Input) SetEffort(v jsontext.Field) *apierror.Error {
-	word, err := v.Text()
-	if err != nil {
-		return err
-	}
-
-	switch word {
-	case "none":
-		in.Effort, in.OptedOut = harmony.EffortLow, true
-	case "minimal", "low":
-		in.Effort = harmony.EffortLow
-	case "medium":
-		in.Effort = harmony.EffortMedium
-	case "high", "xhigh", "max":
-		in.Effort = harmony.EffortHigh
-	default:
-		return apierror.Invalid(v.Path,
-			"The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
-	}
-	return nil
 }
 
 // SetChoice sets a tool_choice that is a word. It reports whether the word is

@@ -84,7 +84,7 @@ func TestSamplingLists(t *testing.T) {
 	}
 
 	want := Input{Stop: []string{"a", "b"}, KeepStop: true, Engine: engine.Request{StopTokens: []harmony.Token{5}, LogitBias: map[harmony.Token]float64{7: -1}}}
-	if diff := cmp.Diff(want, in, cmp.AllowUnexported(Input{}, engine.Request{})); diff != "" {
+	if diff := cmp.Diff(want, in, cmp.AllowUnexported(Input{}, EffortUpdates{}, engine.Request{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -111,8 +111,8 @@ func TestSetEffort(t *testing.T) {
 		}
 		var in Input
 		err = in.SetEffort(jsontext.Field{Result: root.Get("effort"), Path: "effort"})
-		if in.Effort != want || in.OptedOut != (word == "none") || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, opted out %v, %v", word, in.Effort, in.OptedOut, err)
+		if in.Effort != want || in.OptsOut() != (word == "none") || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, opted out %v, %v", word, in.Effort, in.OptsOut(), err)
 		}
 	}
 }

@@ -231,7 +231,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 	if err != nil {
 		return nil, err
 	}
-	set.asIs, set.enforced = in.AsIs, in.Strict
+	set.asIs, set.enforced, set.withdrawn = in.AsIs, in.Strict, in.Withdrawn
 	if err := rc.roomForSchemas(in.Tools); err != nil {
 		return nil, err
 	}

@@ -265,3 +265,49 @@ func TestManyJoin(t *testing.T) {
 		t.Errorf("%d items take %d bytes", len(joined), took)
 	}
 }
+
+// TestWithdrawnTools shows that a tool which was withdrawn stays in the prompt, and is none
+// that the model may be made to call.
+func TestWithdrawnTools(t *testing.T) {
+	t.Parallel()
+	rc, _ := newContext()
+	gone := map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}
+	spec := func(in Input) (constraint.Format, error) {
+		in.Tools, in.Items = functions("f", "g"), []Item{userHi}
+		turn, err := rc.Prepare(context.Background(), &in)
+		if err != nil {
+			return nil, err
+		}
+		return turn.Engine.Constraint, nil
+	}
+
+	if before, after := prompt(t, rc, &Input{Tools: functions("f", "g"), Items: []Item{userHi}}),
+		prompt(t, rc, &Input{Tools: functions("f", "g"), Items: []Item{userHi}, Withdrawn: gone}); before != after {
+		t.Errorf("the prompt is another:\n%s", after)
+	}
+	if format, err := spec(Input{Withdrawn: gone}); err != nil || format != nil {
+		t.Errorf("the other tool is narrowed: %v, %v", format, err)
+	}
+
+	strict := map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}
+	if format, err := spec(Input{Withdrawn: gone, Strict: strict}); err != nil || format != nil {
+		t.Errorf("the strict tool that is gone has a grammar: %v, %v", format, err)
+	}
+	forced, err := spec(Input{Withdrawn: gone, Choice: Choice{Required: true}})
+	if text := string(mustMarshal(t, forced)); err != nil || !strings.Contains(text, "functions.g") || strings.Contains(text, "functions.f") {
+		t.Errorf("the tool that is gone can be forced: %s, %v", text, err)
+	}
+	choice := Choice{Required: true, Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}
+	if _, err := spec(Input{Withdrawn: gone, Choice: choice}); err == nil {
+		t.Error("the tool that is gone can be chosen")
+	}
+}
+
+func mustMarshal(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -378,7 +378,7 @@ func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Name
 		Identity:        cmp.Or(rc.Model.Identity, DefaultIdentity),
 		KnowledgeCutoff: cmp.Or(rc.Model.KnowledgeCutoff, DefaultKnowledgeCutoff),
 		StartDate:       date,
-		Effort:          rc.effortOf(in),
+		Effort:          rc.efforts(in).head,
 		Channels:        []string{harmony.ChannelAnalysis, harmony.ChannelCommentary, harmony.ChannelFinal},
 		ChannelRequired: true,
 		Tools:           builtins,

@@ -72,7 +72,7 @@ func (s *toolset) narrow(choice Choice) Choice {
 		return choice
 	}
 	for _, t := range s.byRecipient {
-		if !t.Builtin {
+		if !t.Builtin && !s.withdrawn[t] {
 			choice.Allowed = append(choice.Allowed, t)
 		}
 	}
@@ -96,7 +96,8 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 	if err != nil {
 		return spec, err
 	}
-	spec.Narrowed = !in.NoCalls && len(spec.Tools) < len(tools.byRecipient)
+	// A tool that was withdrawn is no narrower choice: the model is told, and free in what it writes.
+	spec.Narrowed = !in.NoCalls && len(spec.Tools)+len(tools.withdrawn) < len(tools.byRecipient)
 
 	var missing []string
 	for _, name := range choice.Allowed {

@@ -1,29 +1,15 @@
 package turn
 
 import (
-	"cmp"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Servers and SDKs have many names for three things: whether the model reasons, how much,
 // and whether the client sees it. gpt-oss always reasons; a client that switches that off gets
 // the low effort, and sees nothing of it, whatever effort the request names beside.
-
-// effortOf is the effort of the turn.
-func (rc *RequestContext) effortOf(in *Input) harmony.Effort {
-	if in.OptedOut {
-		return harmony.EffortLow
-	}
-	return cmp.Or(in.Effort, rc.Model.Effort, harmony.EffortMedium)
-}
-
-// Hides reports whether the reply has no reasoning.
-func (in *Input) Hides() bool { return in.OptedOut || in.HideReasoning }
 
 // reasoningSwitches are the fields that have the same names wherever they are read.
 var reasoningSwitches = jsontext.Table[Sampling]{

@@ -42,6 +42,8 @@ type toolset struct {
 	texts map[ToolName]string
 	// See [Input].AsIs.
 	asIs map[ToolName]bool
+	// See [Input].Withdrawn.
+	withdrawn map[ToolName]bool
 	// See [Input].Strict.
 	enforced map[ToolName]bool
 	// Of the tools that join: the arguments must follow their schemas.
@@ -248,8 +250,16 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 	return nil
 }
 
-// each calls visit with the recipient and the parameters of every tool, in order.
-func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
+// each calls visit with the recipient and the parameters of every tool that may be called, in
+// order.
+func (s *toolset) each(offer func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
+	visit := func(recipient string, parameters json.RawMessage) *apierror.Error {
+		if s.withdrawn[s.byRecipient[recipient]] {
+			return nil
+		}
+		return offer(recipient, parameters)
+	}
+
 	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
 		for _, ns := range list {
 			// A namespace that is a tool itself.

@@ -132,6 +132,9 @@ const (
 	ArgumentsRepair = "repair"
 	ArgumentsPass   = "pass"
 	ArgumentsRetry  = "retry"
+
+	EffortExact      = "exact"
+	EffortKeepPrefix = "keep_prefix"
 )
 
 // Model holds the settings of the model that a request is for. The zero value is
@@ -145,6 +148,9 @@ type Model struct {
 	KnowledgeCutoff string `json:"knowledge_cutoff,omitempty"`
 	// Of requests without one; "": medium.
 	Effort harmony.Effort `json:"reasoning_effort,omitempty"`
+	// Efforts that a conversation sets after its beginning: "" or "exact": the prompt's head is
+	// rewritten; "keep_prefix": it stays, and a budget of reasoning lowers the effort.
+	EffortUpdates string `json:"effort_updates,omitempty"`
 	// Tokens of prompt and output together; 0: [DefaultContextLength].
 	ContextLength int `json:"context_length,omitempty"`
 	// "" or "placeholder": a short text replaces an image; "reject": the request is a 400.
@@ -266,6 +272,15 @@ func (k Kind) String() string {
 	}[k]
 }
 
+// OfModel reports whether the model has generated such an item.
+func (k Kind) OfModel() bool {
+	switch k {
+	case Reasoning, Preamble, Answer, Call, Unphased:
+		return true
+	}
+	return false
+}
+
 // Item is an item of a conversation. The items of a turn of the assistant are in
 // the order in which they were generated: reasoning, preamble, calls, results.
 type Item struct {
@@ -327,6 +342,9 @@ type Input struct {
 	// Tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls
 	// of them are known.
 	Deferred []harmony.Namespace
+	// Withdrawn are tools that stay in the prompt, whose prefix engines have cached, and that must
+	// not be called any more. Who makes the reply answers calls of them.
+	Withdrawn map[ToolName]bool
 	// Tools are not offered, and calls are withheld.
 	NoCalls bool
 	// The turn ends after one call.
@@ -344,10 +362,13 @@ type Input struct {
 
 	// Of the answer; nil: any text.
 	Format *Format
-	// "": the model's default.
-	Effort harmony.Effort
-	// OptedOut is that the request wants no reasoning: the effort is low, and the reply has
-	// nothing of it.
+	// "": the model's default. NoEffort is that it is none, which is low, and hides the reasoning.
+	Effort   harmony.Effort
+	NoEffort bool
+	// EffortUpdates are the efforts that the conversation sets, which precede the request's own.
+	EffortUpdates EffortUpdates
+	// OptedOut is that the request switches reasoning off: the effort is low, whatever else
+	// says what it is, and the reply has nothing of the reasoning.
 	OptedOut bool
 	// HideReasoning is that the reply has nothing of the reasoning.
 	HideReasoning bool

@@ -375,8 +375,7 @@ func (rc *RequestContext) watchRules(in *Input) watchRules {
 	if in.Budget != nil && *in.Budget >= 0 {
 		rules.reasoning = *in.Budget
 	}
-	effort := rc.effortOf(in)
-	for _, budget := range []int{limits.Budget, limits.ByEffort[effort]} {
+	for _, budget := range []int{limits.Budget, limits.ofEffort(rc.efforts(in))} {
 		if budget > 0 && (rules.reasoning == Unlimited || budget < rules.reasoning) {
 			rules.reasoning = budget
 		}

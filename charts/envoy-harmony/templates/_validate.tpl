@@ -76,6 +76,11 @@
 {{- if gt (int (dig "limits" "max_background" 0 $config)) 0 -}}
 {{- $errors = append $errors (printf "config.limits.max_background: background responses need the loopback listener, and %s" $fix) -}}
 {{- end -}}
+{{- range $m := append (default list $config.models) (default dict $config.model_defaults) -}}
+{{- if eq (toString $m.effort_updates) "keep_prefix" -}}
+{{- $errors = append $errors (printf "config: effort_updates: keep_prefix needs the loopback listener, and %s" $fix) -}}
+{{- end -}}
+{{- end -}}
 {{- if eq (toString $config.unknown_tools) "model" -}}
 {{- $errors = append $errors (printf "config.unknown_tools: model needs the loopback listener, and %s" $fix) -}}
 {{- end -}}

@@ -1,6 +1,7 @@
 package item
 
 import (
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
@@ -20,14 +21,5 @@ func (o *Output) appendToolSearch(dst []byte, status string) []byte {
 		dst = append(dst, `,"execution":"server","call_id":null`...)
 	}
 
-	return append(append(append(dst, `,"arguments":`...), SearchArguments(o.PlainText())...), '}')
-}
-
-// SearchArguments returns the arguments of a search for tools as a JSON object. What
-// is none is the query.
-func SearchArguments(text string) string {
-	if jsontext.IsObject(text) {
-		return string(jsontext.AppendCompact(nil, text))
-	}
-	return string(append(jsontext.AppendString([]byte(`{"query":`), text), '}'))
+	return append(append(append(dst, `,"arguments":`...), hosted.SearchArguments(o.PlainText())...), '}')
 }

@@ -65,30 +65,3 @@ func FuzzStoredItem(f *testing.F) {
 		}
 	})
 }
-
-// FuzzSearchArguments shows that the arguments of a search are a JSON object, whatever
-// the model writes, and that nothing of its text is lost.
-func FuzzSearchArguments(f *testing.F) {
-	for _, seed := range []string{"", "cats", `{"query":"cats"}`, ` { "query" : "a" } `, `{"query":"a"`, `{}x`, "\xff", `{"a":"\ud800"}`, "[]"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		got := SearchArguments(text)
-		var object map[string]any
-		if err := json.Unmarshal([]byte(got), &object); err != nil || object == nil {
-			t.Fatalf("%q becomes %q: %v", text, got, err)
-		}
-		if again := SearchArguments(got); again != got {
-			t.Errorf("%q becomes %q and then %q", text, got, again)
-		}
-		if len(got) > 6*len(text)+len(`{"query":""}`) {
-			t.Errorf("%d bytes become %d", len(text), len(got))
-		}
-		var before any
-		if json.Unmarshal([]byte(text), &before) == nil {
-			if diff := cmp.Diff(before, any(object)); diff != "" && jsontext.IsObject(text) {
-				t.Errorf("the object differs (-text +arguments):\n%s", diff)
-			}
-		}
-	})
-}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -20,22 +21,6 @@ import (
 // There are two ways to ask for one. [CompactPath] answers with the users' messages
 // and the item. An item compaction_trigger at the end of the input of a response
 // makes the item the response's only output.
-
-// askForSummary is the user's message that asks the model for a summary.
-const askForSummary = `Write a summary of our conversation so far. It is going to take the conversation's place: whoever goes on, you among them, will know only this summary, the instructions and, if they are not long, the last of my own messages.
-
-Do not answer my last message, do not go on with the work, and call no tools. Put into the summary, as far as there is any:
-- what I want, with every constraint and preference that I gave;
-- what has been done, and what came of it;
-- facts that will still be needed, word for word: names, paths, numbers, identifiers, code, errors, results of tools;
-- what was decided and why, and what was tried and did not work;
-- what is not done yet, and the next steps.
-
-Leave out everything else. Write the summary only.`
-
-// summaryHead is before a summary in the conversation that continues from it.
-const summaryHead = "The conversation up to here was shortened to the following summary, which you wrote. Go on " +
-	"from it.\n\n"
 
 // compacting is what an itemReader knows of compaction.
 type compacting struct {
@@ -111,7 +96,7 @@ func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
 		return err
 	}
 
-	r.addTurn(turn.Item{Kind: turn.User, Summary: true, Text: summaryHead + string(sealed[n:]), Path: it.At.Path})
+	r.addTurn(compaction.Item(string(sealed[n:]), it.At.Path))
 
 	return nil
 }
@@ -139,12 +124,12 @@ func (r *itemReader) forget(room int) *apierror.Error {
 			kept = append(kept, it)
 		case it.Kind == turn.User && !it.Summary:
 			size := room - messageBytes
-			if size < min(len(it.Text), shortestText) {
+			if size < min(len(it.Text), compaction.ShortestText) {
 				room = 0
 				continue
 			}
 			// A message that is shortened takes all the room that is left.
-			it.Text = shorten(it.Text, size)
+			it.Text = compaction.Shorten(it.Text, size)
 			room = size - len(it.Text)
 			kept = append(kept, it)
 		}
@@ -185,23 +170,15 @@ func (d *decoder) finishCompaction() *apierror.Error {
 	}
 
 	// A summary has no form, no calls and no stop strings of the answer's.
-	askOnly(&d.fields.input)
-	d.fields.input.Engine.Logprobs, d.fields.input.Engine.TopLogprobs = false, 0
+	compaction.AskOnly(&d.fields.input)
 	// Long texts may have to be shortened.
 	if err := d.items.unfold(); err != nil {
 		return err
 	}
 
-	d.items.addTurn(turn.Item{Kind: turn.User, Text: askForSummary})
+	d.items.addTurn(turn.Item{Kind: turn.User, Text: compaction.Ask(compaction.KeptMessages)})
 
 	return nil
-}
-
-// askOnly leaves out of a turn's input what is about an answer: a summary has another
-// form and another end.
-func askOnly(in *turn.Input) {
-	in.OneCall, in.Choice, in.Format, in.Strict = false, turn.Choice{}, nil, nil
-	in.Stop, in.Engine.StopTokens, in.Engine.MinTokens = nil, nil, 0
 }
 
 // compaction is what the reply needs to know; nil where the conversation is

@@ -9,37 +9,45 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // configuration is what configuration_update items set for the responses after them.
 type configuration struct {
-	effort, format string // JSON; "": not set
-	path           string // of the last of the items
+	efforts turn.EffortUpdates
+
+	// The last format, as JSON, and the path of its item; "": none is set.
+	format, path string
 }
 
 // with is the configuration after later updates.
 func (c configuration) with(later configuration) configuration {
-	return configuration{cmp.Or(later.effort, c.effort), cmp.Or(later.format, c.format), cmp.Or(later.path, c.path)}
+	next := configuration{c.efforts.With(later.efforts), c.format, c.path}
+	if later.format != "" {
+		next.format, next.path = later.format, later.path
+	}
+	return next
 }
 
 // addConfiguration notes what the item sets.
 func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
-	set := configuration{path: it.At.Path}
-	if v := it.At.Get("reasoning.effort"); v.Exists() && v.Type != gjson.Null {
-		set.effort = strings.Clone(v.Raw)
+	config := &r.state.config
+
+	effort := jsontext.Field{Result: it.At.Get("reasoning.effort"), Path: it.At.Path + ".reasoning.effort"}
+	sets := effort.Exists() && effort.Type != gjson.Null
+	if sets {
+		if err := config.efforts.Read(effort); err != nil {
+			return err
+		}
 	}
 
-	if v := it.At.Get("text.format"); v.IsObject() {
-		set.format = strings.Clone(v.Raw)
+	if format := it.At.Get("text.format"); format.IsObject() {
+		config.format, config.path, sets = strings.Clone(format.Raw), it.At.Path+".text.format", true
 	}
 
-	if set.effort == "" && set.format == "" {
+	if !sets {
 		r.ignore(it.Kind)
-		return nil
 	}
-
-	r.state.config = r.state.config.with(set)
-
 	return nil
 }
 
@@ -47,17 +55,7 @@ func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
 // clients send such an item so that the fields can stay as they were.
 func (d *decoder) configure() *apierror.Error {
 	c := &d.items.state.config
-	if c.effort != "" {
-		// The item's effort takes the place of the fields', an opt-out among them.
-		d.fields.input.OptedOut = false
-		if err := d.fields.readEffort(jsontext.Field{
-			Result: gjson.Parse(c.effort),
-			Path:   c.path + ".reasoning.effort",
-		}); err != nil {
-			return err
-		}
-	}
-
+	d.fields.echo.reasoning.effort = cmp.Or(c.efforts.Last(), d.fields.echo.reasoning.effort)
 	if c.format == "" {
 		return nil
 	}
@@ -65,5 +63,5 @@ func (d *decoder) configure() *apierror.Error {
 	// The request may have one format only, and its own has been set: the item's takes the place.
 	d.fields.input.Format, d.fields.echo.format = nil, newEcho().format
 
-	return d.fields.readTextFormat(jsontext.Field{Result: gjson.Parse(c.format), Path: c.path + ".text.format"})
+	return d.fields.readTextFormat(jsontext.Field{Result: gjson.Parse(c.format), Path: c.path})
 }

@@ -150,6 +150,7 @@ func (d *decoder) keeps() bool {
 // finish checks what only all fields together show.
 func (d *decoder) finish() *apierror.Error {
 	f := &d.fields
+	f.input.EffortUpdates = d.items.state.config.efforts
 	switch {
 	case f.input.Engine.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
@@ -222,7 +223,7 @@ func (f *fieldReader) finishEcho() {
 	f.echo.background = f.options.Background
 	f.echo.maxOutputTokens = e.MaxTokens
 	f.echo.sampling = samplingEcho{e.Temperature, e.TopP, e.FrequencyPenalty, e.PresencePenalty, e.TopLogprobs}
-	if f.input.OptedOut {
+	if f.input.OptsOut() {
 		f.echo.reasoning.effort = "none"
 	}
 	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.input.Effort), string(f.rc.Model.Effort),

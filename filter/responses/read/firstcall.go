@@ -2,11 +2,10 @@ package read
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -31,79 +30,7 @@ func (p *firstCall) prepare(ctx context.Context) (*turn.Turn, *apierror.Error) {
 	if !p.summary {
 		return p.rc.Prepare(ctx, &p.input)
 	}
-	return p.prepareSummary(ctx)
-}
-
-// The longest texts of a conversation that is too long to be summarised as it
-// is: of so many bytes, then of fewer, until there is room for the summary.
-const (
-	longestText  = 32 << 10
-	shortestText = 1 << 9
-)
-
-// prepareSummary makes the token request for a summary. A conversation that is too
-// long for the model's context is exactly what has to be compacted: long texts are
-// shortened then, and only if that is not enough, turns are dropped.
-func (p *firstCall) prepareSummary(ctx context.Context) (*turn.Turn, *apierror.Error) {
-	in := p.input
-	in.Truncate, in.Engine.MaxTokens = false, 0
-	t, err := p.rc.Prepare(ctx, &in)
-	// Shorter texts keep every turn in the summary; dropping turns loses whole thoughts.
-	for size := longestText; size >= shortestText && p.cramped(t, err); size /= 4 {
-		in.Items = shortened(p.input.Items, size)
-		t, err = p.rc.Prepare(ctx, &in)
-	}
-
-	if p.cramped(t, err) {
-		in.Truncate = true
-		t, err = p.rc.Prepare(ctx, &in)
-	}
-
-	// max_output_tokens is the client's bound also for a summary, but does not decide what is left out.
-	if most := p.input.Engine.MaxTokens; err == nil && most > 0 {
-		t.Engine.MaxTokens = min(t.Engine.MaxTokens, most)
-	}
-
-	return t, err
-}
-
-// cramped reports whether the prompt leaves less than an eighth of the context.
-func (p *firstCall) cramped(t *turn.Turn, err *apierror.Error) bool {
-	if err != nil || p.rc.Unbounded {
-		return err != nil && err.Code == "context_length_exceeded"
-	}
-	left := t.Engine.MaxTokens
-	return left < (len(t.Engine.Prompt)+left)/8
-}
-
-// shortened is the conversation without the middle of texts that are longer
-// than size bytes. Instructions, and the demand at its end, stay as they are.
-func shortened(items []turn.Item, size int) []turn.Item {
-	short := slices.Clone(items)
-	for i := range short[:len(short)-1] {
-		if it := &short[i]; it.Kind != turn.Instructions {
-			it.Text = shorten(it.Text, size)
-		}
-	}
-	return short
-}
-
-// shorten leaves out the middle of a text that is longer than size bytes.
-func shorten(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-
-	begin, end := size/2, len(text)-size/2
-	for begin > 0 && !utf8.RuneStart(text[begin]) {
-		begin--
-	}
-
-	for end < len(text) && !utf8.RuneStart(text[end]) {
-		end++
-	}
-
-	return text[:begin] + fmt.Sprintf("\n[%d bytes are left out here]\n", end-begin) + text[end:]
+	return compaction.Prepare(ctx, p.rc, &p.input)
 }
 
 // Do implements api.Job. Its result is a *prepared.
@@ -145,11 +72,10 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 
 	// The reply's own input stays as it is: it is prepared again after the compaction.
 	asks := *p
-	askOnly(&asks.input)
+	compaction.AskOnly(&asks.input)
 	// The limit is for the reply, not for the summary.
 	asks.input.Engine.MaxTokens = 0
 	asks.input.Replies = turn.Replies{}
-	asks.input.Engine.Logprobs, asks.input.Engine.TopLogprobs = false, 0
 	if asks.input.Before != nil {
 		whole, err := asks.input.Whole()
 		if err != nil {
@@ -158,9 +84,11 @@ func (p *firstCall) prepareFirst(ctx context.Context) (*request.Prepared, *apier
 		asks.input.Before, asks.input.Items = nil, append(whole, asks.input.Items...)
 	}
 
-	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{Kind: turn.User, Text: askForSummary})
+	asks.input.Items = append(slices.Clip(asks.input.Items), turn.Item{
+		Kind: turn.User, Text: compaction.Ask(compaction.KeptMessages),
+	})
 	// If the prompt of the reply fits, the reply does without a summary that cannot be asked for.
-	summary, failed := asks.prepareSummary(ctx)
+	summary, failed := compaction.Prepare(ctx, asks.rc, &asks.input)
 	if failed != nil && err == nil {
 		return &request.Prepared{Turn: t}, nil
 	}

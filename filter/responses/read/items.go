@@ -183,6 +183,9 @@ func (r *itemReader) addResponses(responses ...*store.Response) *apierror.Error 
 }
 
 func (r *itemReader) addTurn(items ...turn.Item) {
+	if slices.ContainsFunc(items, func(i turn.Item) bool { return i.Kind.OfModel() }) {
+		r.state.config.efforts.Begin()
+	}
 	r.items = append(r.items, items...)
 	if r.open != nil {
 		r.open.add(items...)
@@ -226,6 +229,7 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 	}
 
 	if message := (turn.Item{Kind: kind, Text: text, Path: it.At.Path}); it.Role == "assistant" {
+		r.state.config.efforts.Begin()
 		r.items = turn.AppendAssistant(r.items, message)
 	} else {
 		r.addTurn(message)

@@ -62,7 +62,7 @@ func merged[K comparable, V any](a, b map[K]V) map[K]V {
 // bytes is roughly how much memory the state takes.
 func (s serverState) bytes() int64 {
 	const overhead = 64
-	n := int64(len(s.container)+len(s.config.effort)+len(s.config.format)+len(s.config.path)) +
+	n := int64(len(s.container)+len(s.config.format)+len(s.config.path)) +
 		s.pages.Bytes() + s.joined.Bytes()
 	for label, list := range s.listed {
 		n += int64(len(label)) + overhead

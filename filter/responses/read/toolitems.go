@@ -1,15 +1,14 @@
 package read
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // toolItems reads the items that bring tools: additional_tools, and searches for tools
@@ -131,7 +130,7 @@ func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 
 	r.addTurn(turn.Item{
 		Kind:   turn.Result,
-		Text:   foundText(joined.Namespaces),
+		Text:   hosted.FoundText(joined.Namespaces),
 		CallID: it.CallID,
 		Hosted: own,
 		Path:   it.At.Path,
@@ -139,25 +138,4 @@ func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 	r.addTurn(joinedItems(joined, it.At.Path)...)
 
 	return nil
-}
-
-// foundText is what the model sees of the outcome of a search.
-func foundText(spaces []harmony.Namespace) string {
-	var names []string
-	for i := range spaces {
-		space := spaces[i].Name
-		if space != turn.FunctionsNamespace {
-			// The model must find the names in the prompt as it has to write them.
-			space = turn.ModelName(space)
-		}
-		for _, t := range spaces[i].Tools {
-			names = append(names, space+"."+turn.ModelName(t.Name))
-		}
-	}
-
-	if len(names) == 0 {
-		return "No tools were found beside those that are listed already."
-	}
-
-	return strconv.Itoa(len(names)) + " tools were found, and can be called now: " + strings.Join(names, ", ")
 }

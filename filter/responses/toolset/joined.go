@@ -73,12 +73,12 @@ func (x *Index) add(list, more []Deferred) []Deferred {
 		x.at = make(map[turn.ToolName]int, len(list)+len(more))
 		list = slices.Clone(list)
 		for i := range list {
-			x.at[turn.ToolName{Namespace: list[i].namespace, Name: list[i].tool.Name}] = i
+			x.at[list[i].name()] = i
 		}
 	}
 
 	for i := range more {
-		name := turn.ToolName{Namespace: more[i].namespace, Name: more[i].tool.Name}
+		name := more[i].name()
 		if k, ok := x.at[name]; ok {
 			list[k] = more[i]
 			continue
@@ -119,8 +119,8 @@ func (s *Joined) Bytes() int64 {
 
 	for i := range s.deferred {
 		d := &s.deferred[i]
-		names := len(d.namespace) + len(d.description) + len(d.tool.Name)
-		texts := len(d.tool.Description) + len(d.tool.Parameters) + len(d.definition)
+		names := len(d.Namespace) + len(d.About) + len(d.Tool.Name)
+		texts := len(d.Tool.Description) + len(d.Tool.Parameters) + len(d.definition)
 		n += int64(names+texts) + 2*overhead
 	}
 

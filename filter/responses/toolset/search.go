@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -22,9 +21,8 @@ func appendRaw(dst []byte, raw, absent string) []byte {
 }
 
 // With a tool of the type tool_search, tools that have defer_loading stay out of the
-// prompt. The model sees one function that searches for them. The client runs the
-// search, or this service does. The tools that are found join the prompt after the
-// search, so that what precedes it stays in the engine's prefix cache.
+// prompt until they are found, as package hosted says. The client runs the search, or
+// this service does.
 
 // SearchName is the name of the function that the model calls.
 const SearchName = "tool_search"
@@ -38,17 +36,15 @@ type Search struct {
 
 // Deferred is a tool that the model does not see before it is found.
 type Deferred struct {
-	namespace   string
-	description string // of the namespace
-	tool        harmony.Tool
-	definition  string      // as a reply lists it, JSON
-	text        *searchText // nil until the first search
+	hosted.Deferred
+
+	definition string // as a reply lists it, JSON
 }
 
-// searchParameters is the schema of a search that is run here.
-const searchParameters = `{"type":"object","properties":` +
-	`{"query":{"type":"string","description":"What the tool should do, in a few words."},` +
-	`"limit":{"type":"integer","description":"The most tools to find. 8 if left out."}},"required":["query"]}`
+// name is the tool's name to the client.
+func (d *Deferred) name() turn.ToolName {
+	return turn.ToolName{Namespace: d.Namespace, Name: d.Tool.Name}
+}
 
 // readSearch reads the tool that searches for tools.
 func (r *Reader) readSearch(at jsontext.Field) *apierror.Error {
@@ -88,10 +84,12 @@ func (r *Reader) readSearch(at jsontext.Field) *apierror.Error {
 // deferTool notes a tool that is not offered before it is found.
 func (r *Reader) deferTool(space *harmony.Namespace, t *harmony.Tool, definition string) {
 	r.Deferred = append(r.Deferred, Deferred{
-		namespace: strings.Clone(space.Name), description: strings.Clone(space.Description),
-		tool: harmony.Tool{
-			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
-			Parameters: json.RawMessage(strings.Clone(string(t.Parameters))),
+		Deferred: hosted.Deferred{
+			Namespace: strings.Clone(space.Name), About: strings.Clone(space.Description),
+			Tool: harmony.Tool{
+				Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
+				Parameters: json.RawMessage(strings.Clone(string(t.Parameters))),
+			},
 		},
 		definition: string(jsontext.AppendCompact(nil, definition)),
 	})
@@ -134,7 +132,7 @@ func (r *Reader) searchFunction() harmony.Tool {
 	s := r.search
 	f := harmony.Tool{Name: SearchName, Description: s.description, Parameters: s.parameters}
 	if len(f.Parameters) == 0 || !s.Client {
-		f.Parameters = json.RawMessage(searchParameters)
+		f.Parameters = json.RawMessage(hosted.SearchParameters)
 	}
 	if s.description == "" || !s.Client {
 		f.Description = r.describeSearch()
@@ -142,54 +140,31 @@ func (r *Reader) searchFunction() harmony.Tool {
 	return f
 }
 
-// The bounds of what a search's description says about the tools that can be found,
-// in bytes.
-const (
-	maxSearchable  = 16 << 10
-	maxSearchEntry = 300
-)
-
 // describeSearch names what can be found: namespaces with their descriptions, and
 // functions that have none.
 func (r *Reader) describeSearch() string {
-	var b strings.Builder
-	b.WriteString("Searches for tools that are not listed yet, and adds those that it finds. Call it before you " +
-		"say that a tool is missing.")
-	head := "\nThere are tools for:"
-	add := func(name, description string) {
-		// A request can have thousands of deferred tools: the description is a part of every prompt.
-		if b.Len() > maxSearchable {
-			return
-		}
-		description, _, _ = strings.Cut(strings.TrimSpace(description), "\n")
-		b.WriteString(head)
-		head = ""
-		b.WriteString("\n- " + name)
-		if description != "" {
-			b.WriteString(": " + strings.ToValidUTF8(description[:min(len(description), maxSearchEntry)], ""))
-		}
-	}
+	var about hosted.SearchDescription
 	// Plain functions are named one by one, the tools of a namespace together.
 	seen := map[string]bool{turn.FunctionsNamespace: true}
 	for _, h := range r.Hosted {
 		if h.deferred {
 			seen[h.Label] = true
-			add(h.Label, h.Description)
+			about.Add(h.Label, h.Description)
 		}
 	}
 
 	for i := range r.Deferred {
 		d := &r.Deferred[i]
 		// A function without a namespace has nothing else that could describe it.
-		if d.namespace == turn.FunctionsNamespace {
-			add(d.tool.Name, d.tool.Description)
-		} else if !seen[d.namespace] {
-			seen[d.namespace] = true
-			add(d.namespace, d.description)
+		if d.Namespace == turn.FunctionsNamespace {
+			about.Add(d.Tool.Name, d.Tool.Description)
+		} else if !seen[d.Namespace] {
+			seen[d.Namespace] = true
+			about.Add(d.Namespace, d.About)
 		}
 	}
 
-	return b.String()
+	return about.String()
 }
 
 // namespacesOf returns tools in their namespaces.
@@ -198,9 +173,9 @@ func namespacesOf(deferred []Deferred) []harmony.Namespace {
 	for i := range deferred {
 		d := &deferred[i]
 		spaces = append(spaces, harmony.Namespace{
-			Name:        d.namespace,
-			Description: d.description,
-			Tools:       []harmony.Tool{d.tool},
+			Name:        d.Namespace,
+			Description: d.About,
+			Tools:       []harmony.Tool{d.Tool},
 		})
 	}
 	return mergeNamespaces(spaces)
@@ -251,49 +226,28 @@ func (r *Reader) loadChosen() {
 	var chosen []Deferred
 	for i := range r.Deferred {
 		d := &r.Deferred[i]
-		if slices.Contains(r.input.Choice.Allowed, turn.ToolName{Namespace: d.namespace, Name: d.tool.Name}) {
+		if slices.Contains(r.input.Choice.Allowed, d.name()) {
 			chosen = append(chosen, *d)
 		}
 	}
 	r.input.Tools = mergeNamespaces(append(r.input.Tools, namespacesOf(chosen)...))
 }
 
-// The number of tools that a search finds.
-const (
-	foundByDefault = 8
-	foundAtMost    = 32
-)
-
 // Find returns the deferred tools that fit the arguments of a search best, without
 // those that the model has.
 func (c *Called) Find(arguments string) []*Deferred {
-	query := gjson.Get(arguments, "query").String()
-	limit := foundByDefault
-	// The model may write any number, and each tool that is found becomes a part of the prompt.
-	if v := gjson.Get(arguments, "limit"); v.Type == gjson.Number && v.Num >= 1 {
-		limit = int(min(v.Num, foundAtMost))
-	}
-
-	var candidates []*Deferred
+	var tools []*Deferred
+	var candidates []*hosted.Deferred
 	for i := range c.Deferred {
-		if d := &c.Deferred[i]; !c.Loaded[turn.ToolName{Namespace: d.namespace, Name: d.tool.Name}] {
-			candidates = append(candidates, d)
+		if d := &c.Deferred[i]; !c.Loaded[d.name()] {
+			tools, candidates = append(tools, d), append(candidates, &d.Deferred)
 		}
 	}
 
-	texts := make([]*searchText, len(candidates))
-	for i, d := range candidates {
-		// A tool is indexed at the first search of a reply: most replies have none.
-		if d.text == nil {
-			d.text = newSearchText(d.namespace+" "+d.tool.Name, d.tool.Description+" "+d.description)
-		}
-		texts[i] = d.text
-	}
-
-	best := rank(texts, query, limit)
+	best := hosted.SearchDeferred(candidates, arguments)
 	found := make([]*Deferred, len(best))
 	for i, k := range best {
-		found[i] = candidates[k]
+		found[i] = tools[k]
 	}
 
 	return found
@@ -305,7 +259,7 @@ func (c *Called) Load(found []*Deferred) {
 		if c.Loaded == nil {
 			c.Loaded = map[turn.ToolName]bool{}
 		}
-		c.Loaded[turn.ToolName{Namespace: d.namespace, Name: d.tool.Name}] = true
+		c.Loaded[d.name()] = true
 	}
 }
 
@@ -322,18 +276,18 @@ func AppendFound(dst []byte, found []*Deferred) []byte {
 
 	for i, d := range found {
 		switch {
-		case d.namespace == turn.FunctionsNamespace:
+		case d.Namespace == turn.FunctionsNamespace:
 			next()
 			dst = append(dst, d.definition...)
 		// A namespace comes once, at the place of its best tool, with all of its tools that were found.
-		case !done[d.namespace]:
-			done[d.namespace] = true
+		case !done[d.Namespace]:
+			done[d.Namespace] = true
 			next()
-			dst = jsontext.AppendString(append(dst, `{"type":"namespace","name":`...), d.namespace)
-			dst = jsontext.AppendString(append(dst, `,"description":`...), d.description)
+			dst = jsontext.AppendString(append(dst, `{"type":"namespace","name":`...), d.Namespace)
+			dst = jsontext.AppendString(append(dst, `,"description":`...), d.About)
 			dst = append(dst, `,"tools":[`...)
 			for k, other := range found[i:] {
-				if other.namespace != d.namespace {
+				if other.Namespace != d.Namespace {
 					continue
 				}
 				if k > 0 {

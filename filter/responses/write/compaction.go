@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -21,8 +20,8 @@ import (
 // A compaction is a model call aside, whose output is a summary of the conversation. It is
 // the whole reply, or the reply goes on after it (context_management).
 
-// compaction is the compaction that a reply is, or begins with.
-type compaction struct {
+// compacting is the compaction that a reply is, or begins with.
+type compacting struct {
 	*request.Compaction
 
 	// Of a compaction with which the reply begins. item is nil where the compaction is the
@@ -32,32 +31,10 @@ type compaction struct {
 	required    bool // the conversation is too long without it
 }
 
-// summary gathers the text of the model's turn.
-type summary struct{ answer, preamble []byte }
-
-func (s *summary) event(e turn.Event) {
-	switch {
-	case e.Step != turn.Delta:
-	case e.Kind == turn.Answer:
-		s.answer = append(s.answer, e.Text...)
-	case e.Kind == turn.Preamble:
-		s.preamble = append(s.preamble, e.Text...)
-	}
-}
-
-func (s *summary) text() string {
-	if text := strings.TrimSpace(string(s.answer)); text != "" {
-		return text
-	}
-	return strings.TrimSpace(string(s.preamble))
-}
-
 // takeSummary takes an event of the model's turn. A client that waits for the reply after
 // the compaction is told that the summary grows.
 func (e *encoder) takeSummary(dst []byte, event turn.Event) []byte {
-	e.summary.event(event)
-	if e.compaction.item == nil || event.Step != turn.Delta ||
-		event.Kind != turn.Answer && event.Kind != turn.Preamble {
+	if grown := e.summary.Event(event); !grown || e.compaction.item == nil {
 		return dst
 	}
 
@@ -68,17 +45,10 @@ func (e *encoder) takeSummary(dst []byte, event turn.Event) []byte {
 
 // sealSummary returns the model's summary as the encrypted_content of a compaction.
 func (e *encoder) sealSummary() (string, *apierror.Error) {
-	text := e.summary.text()
-	switch {
-	case e.reply.Choice(0).Finish() == turn.FinishLength:
-		calls := e.reply.Calls()
-		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "",
-			"The model had no room to complete its summary: it wrote %d tokens. Raise max_output_tokens, if it is "+
-				"set, or shorten the conversation.",
-			calls[len(calls)-1].Output)
-	case text == "":
-		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "",
-			"The model wrote no summary of the conversation. Try again.")
+	calls := e.reply.Calls()
+	text, failed := e.summary.Text(e.reply.Choice(0).Finish(), "max_output_tokens", calls[len(calls)-1].Output)
+	if failed != nil {
+		return "", failed
 	}
 
 	plain := append(binary.AppendUvarint(nil, uint64(e.compaction.Room)), text...)
@@ -131,7 +101,7 @@ func (e *encoder) beginFirst(dst []byte, first *request.Prepared, p request.Prep
 		Kind: item.Compaction,
 		ID:   e.request.Context.NewID(item.Compaction.Names().Prefix),
 	}}
-	e.compaction = &compaction{Compaction: first.Compaction, item: it, preparation: p, required: first.Required}
+	e.compaction = &compacting{Compaction: first.Compaction, item: it, preparation: p, required: first.Required}
 	e.output.place(it)
 	e.events.Dst = dst
 	e.events.itemAdded(it)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -146,8 +147,8 @@ type encoder struct {
 	call     *hostedCall
 
 	// The compaction that the reply is, or begins with; nil: there is none.
-	compaction *compaction
-	summary    summary
+	compaction *compacting
+	summary    compaction.Summary
 
 	// How the reply has ended: see the table in end.go. lost is why a background response
 	// could not be stored so.
@@ -180,7 +181,7 @@ func newEncoder(r *Request, m api.Mode) *encoder {
 	}
 	e.object = responseObject{request: r.Request, encoder: e, stored: r.Storage.Wanted}
 	if r.Compaction != nil {
-		e.compaction = &compaction{Compaction: r.Compaction}
+		e.compaction = &compacting{Compaction: r.Compaction}
 	}
 	if r.Options.Messages {
 		e.messages = &messages{}

@@ -48,7 +48,7 @@ func (e *encoder) search(it *outputItem) {
 	// requests too.
 	var found []*toolset.Deferred
 	if e.searches < hosted.MaxTurnCalls {
-		found = called.Find(item.SearchArguments(it.PlainText()))
+		found = called.Find(hosted.SearchArguments(it.PlainText()))
 		called.Load(found)
 	}
 

@@ -58,6 +58,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +89,8 @@ type Sim struct {
 	cache   *prefixCache
 	*recorder
 	transfers *transfers
+	// planning has an element for each plan that is being made: see serve.
+	planning chan struct{}
 
 	mu      sync.Mutex
 	number  int                                // the last generated request id
@@ -116,6 +119,7 @@ func New(o Options) *Sim {
 		aborts:    map[string]context.CancelCauseFunc{},
 		prompts:   map[string]bool{},
 		transfers: newTransfers(),
+		planning:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 
 	s.routes()
@@ -287,6 +291,27 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		return
 	}
 
+	// A plan takes a core, and all of a long script's tokens. The clients of a flood leave sooner
+	// than their plans can be made: theirs would pile up to gigabytes.
+	select {
+	case s.planning <- struct{}{}:
+	case <-r.Context().Done():
+		s.end(rec, StateCancelled, 0)
+		return
+	}
+	seq, err := s.plan(req, r.Header.Get("x-engine-sim"), role)
+	<-s.planning
+	if err != nil {
+		s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
+		return
+	}
+
+	s.answer(w, r, a, req, seq, rec)
+}
+
+// plan makes what the engine is going to say to a prompt. The header is that of the request
+// with directives. An error is the client's.
+func (s *Sim) plan(req *modelRequest, header, role string) (seq sequence, err error) {
 	p := readPrompt(req.prompt)
 	user := ""
 	if i := p.last(); i >= 0 {
@@ -295,22 +320,17 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 	// Only a line "AGAIN …" asks whether the prompt was seen before, so only prompts with one are kept.
 	p.repeated = strings.Contains(user, repeatedMark) && s.isRepeated(req.prompt)
 
-	seq := p.plan()
-	req.behavior, err = s.options.Behavior.With(r.Header.Get("x-engine-sim") + " " + directives(user, role))
+	seq = p.plan()
+	req.behavior, err = s.options.Behavior.With(header + " " + directives(user, role))
 	if err != nil {
-		s.reject(w, a, badRequest("", "x-engine-sim: "+err.Error()), false, rec)
-		return
+		return seq, fmt.Errorf("x-engine-sim: %w", err)
 	}
 
 	// The plan is checked last: whether it is constrained depends on the directives.
 	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
-		if seq, err = g.choose(planCandidates(p)); err != nil {
-			s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
-			return
-		}
+		return g.choose(planCandidates(p))
 	}
-
-	s.answer(w, r, a, req, seq, rec)
+	return seq, nil
 }
 
 // isRepeated reports whether a prompt was seen before, and stores it.

@@ -1,0 +1,295 @@
+package messages
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// With a tool of the type tool_search_tool_bm25 or tool_search_tool_regex, this service
+// searches for deferred tools, as package hosted says: clients see a server_tool_use and its
+// tool_search_tool_result. Without one the client searches itself, by a tool of its own whose
+// results have references.
+
+// The searches, by the names that clients know.
+const (
+	searchByWords   = "tool_search_tool_bm25"
+	searchByPattern = "tool_search_tool_regex"
+)
+
+// searchOf returns the search of a tool's type, with or without a date; "" if it is none.
+func searchOf(kind string) string {
+	if at := strings.LastIndexByte(kind, '_'); at >= 0 && isDate(kind[at+1:]) {
+		kind = kind[:at]
+	}
+	if kind == searchByWords || kind == searchByPattern {
+		return kind
+	}
+	return ""
+}
+
+// toolSearch is what the reply needs of a request's searches for tools.
+type toolSearch struct {
+	names    []string // of the searches
+	deferred []hosted.Deferred
+	loaded   map[string]bool // the tools that the model has already
+}
+
+// readSearch reads a tool that searches for tools.
+func (d *decoder) readSearch(kind, name string, v jsontext.Field) *apierror.Error {
+	// What is found has to join the same reply, which has one model call here.
+	if d.api.Tools == nil {
+		d.ignoreKind("tools.", kind)
+		d.noteAbsent(v.Result)
+		d.unsearchable = true
+		return nil
+	}
+	if slices.Contains(d.searches, name) {
+		return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", name)
+	}
+	d.searches = append(d.searches, name)
+
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		// A search that is deferred itself could never be found.
+		case "type", "name", "cache_control", "defer_loading", "strict":
+		case "allowed_callers":
+			return toolFields.Other(key, v, &d.ignored)
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return nil
+	})
+}
+
+// offerSearches offers the searches, once all tools are known, and lets the model call what
+// they find.
+func (d *decoder) offerSearches() {
+	switch {
+	case d.unsearchable && len(d.searches) == 0 && len(d.deferred) > 0:
+		// Without a search they could never be found.
+		for _, name := range d.deferredNames {
+			d.offerDeferred(name)
+		}
+		d.ignored.Add("tools.defer_loading")
+		return
+	case len(d.searches) == 0:
+		return
+	}
+
+	// What has to be called must be known to the model at once.
+	d.offerDeferred(d.chosen)
+	var about hosted.SearchDescription
+	space := harmony.Namespace{Name: turn.FunctionsNamespace}
+	for _, name := range d.deferredNames {
+		t := d.deferred[name]
+		about.Add(t.Name, t.Description)
+		space.Tools = append(space.Tools, t)
+		if d.strict[name] {
+			d.input.Strict[toolName(name)] = true
+		}
+	}
+	if len(space.Tools) > 0 {
+		d.input.Deferred = []harmony.Namespace{space}
+	}
+
+	for _, name := range d.searches {
+		parameters := hosted.SearchParameters
+		if name == searchByPattern {
+			parameters = hosted.PatternParameters
+		}
+		d.tools = append(d.tools, harmony.Tool{
+			Name: name, Description: about.String(), Parameters: json.RawMessage(parameters),
+		})
+	}
+}
+
+// offerDeferred offers a deferred tool from the beginning.
+func (d *decoder) offerDeferred(name string) {
+	t, ok := d.deferred[name]
+	if !ok {
+		return
+	}
+	d.tools = append(d.tools, t)
+	if d.strict[name] {
+		d.input.Strict[toolName(name)] = true
+	}
+	// A reference to it adds nothing any more.
+	delete(d.deferred, name)
+	d.deferredNames = slices.DeleteFunc(slices.Clone(d.deferredNames), func(n string) bool { return n == name })
+}
+
+// search returns what the reply needs of the searches; nil if there are none.
+func (d *decoder) search() *toolSearch {
+	if len(d.searches) == 0 {
+		return nil
+	}
+
+	// The model has what the conversation has found, and the tool that it has to call.
+	s := &toolSearch{names: d.searches, loaded: maps.Clone(d.found)}
+	if s.loaded == nil {
+		s.loaded = map[string]bool{}
+	}
+	s.loaded[d.chosen] = true
+	for _, name := range d.deferredNames {
+		// The reply outlives the body, of which the definitions are a part.
+		t := d.deferred[name]
+		s.deferred = append(s.deferred, hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{
+			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
+			Parameters: slices.Clone(t.Parameters),
+		}})
+	}
+	return s
+}
+
+// bytes is about how much memory the definitions take; 0 for nil.
+func (s *toolSearch) bytes() int {
+	if s == nil {
+		return 0
+	}
+
+	n := 0
+	for i := range s.deferred {
+		t := &s.deferred[i].Tool
+		// A search makes an index of the words, which takes about as much again.
+		n += 2 * (len(t.Name) + len(t.Description) + len(t.Parameters))
+	}
+	return n
+}
+
+// has reports whether a call is one of a search; nil has none.
+func (s *toolSearch) has(call *turn.CalledTool) bool {
+	return s != nil && call.Namespace == turn.FunctionsNamespace && slices.Contains(s.names, call.Name)
+}
+
+// find runs a search, with spend for its steps of work. The model has what it finds from now on.
+func (s *toolSearch) find(spend func(steps int) error, name, arguments string) ([]harmony.Tool, error) {
+	var candidates []*hosted.Deferred
+	for i := range s.deferred {
+		if d := &s.deferred[i]; !s.loaded[d.Tool.Name] {
+			candidates = append(candidates, d)
+		}
+	}
+
+	var best []int
+	var err error
+	if name == searchByPattern {
+		best, err = hosted.MatchDeferred(spend, candidates, arguments)
+	} else {
+		best = hosted.SearchDeferred(candidates, arguments)
+	}
+
+	found := make([]harmony.Tool, len(best))
+	for n, i := range best {
+		t := candidates[i].Tool
+		found[n] = t
+		s.loaded[t.Name] = true
+	}
+	return found, err
+}
+
+// foundText is what the model sees of the outcome of a search.
+func foundText(found []harmony.Tool) string {
+	return hosted.FoundText([]harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}})
+}
+
+// maxSearch is how many steps of work a search may take on the exchange's goroutine: about 0.1 s.
+const maxSearch = 2_000_000
+
+// runSearch returns the run of a search, whose result is known at once: the search takes no
+// server.
+func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
+	// Of a search that breaks a bound nothing is found. The client gets the reason.
+	var found []harmony.Tool
+	code, result := "", refused
+	if refused != nil {
+		code = "too_many_requests"
+	} else {
+		var err error
+		account := e.request.rc.Work.Part(context.Background(), maxSearch)
+		spend := func(steps int) error {
+			if account == nil {
+				return hosted.ErrWork
+			}
+			return account.Spend(steps)
+		}
+		found, err = e.request.search.find(spend, p.Call.Name, hosted.SearchArguments(string(p.Whole)))
+		result = &tools.Result{Text: foundText(found)}
+		if err != nil {
+			code, result = "invalid_tool_input", &tools.Result{Error: "Nothing was searched: " + err.Error() + "."}
+		}
+	}
+
+	call := p.Call
+	run := &reply.Run{Call: call, Known: result, Show: func(dst []byte, result *tools.Result) []byte {
+		return e.appendBlock(dst, appendFound(nil, call, found, code, result))
+	}}
+	if len(found) > 0 {
+		run.Joins = &turn.JoinedTools{
+			Namespaces: []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}},
+		}
+	}
+	return run
+}
+
+// appendFound appends the block of a search's outcome.
+func appendFound(dst []byte, call *turn.CalledTool, found []harmony.Tool, code string, result *tools.Result) []byte {
+	dst = append(dst, `{"type":"tool_search_tool_result","tool_use_id":`...)
+	dst = append(jsontext.AppendString(dst, searchID(call.ID)), `,"content":`...)
+	if code != "" {
+		return appendFailure(dst, "tool_search_tool_result", code, result)
+	}
+
+	dst = append(dst, `{"type":"tool_search_tool_search_result","tool_references":[`...)
+	for i, t := range found {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsontext.AppendString(append(dst, `{"type":"tool_reference","tool_name":`...), t.Name)
+		dst = append(dst, '}')
+	}
+	return append(dst, "]}}"...)
+}
+
+// searchID is the id of a search, as clients know it.
+func searchID(callID string) string { return builtinPrefix + strings.TrimPrefix(callID, callPrefix) }
+
+// readFound reads the references of a search's outcome, and returns what the model sees of
+// it. joins are the tools that it finds; not those that the model has already.
+func (m *message) readFound(v jsontext.Field, joins *joining) (string, *apierror.Error) {
+	var found []harmony.Tool
+	references := jsontext.Field{Result: v.Get("content.tool_references"), Path: v.Path + ".content.tool_references"}
+	// An error has no references, and a text of its own.
+	if !references.Exists() {
+		return servedText(v.Get("content")), nil
+	}
+
+	err := references.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		if err := cmp.Or(m.d.countBlock(), v.RequireText("tool_name")); err != nil {
+			return err
+		}
+		name := v.Get("tool_name").Str
+		found = append(found, harmony.Tool{Name: name})
+		if m.d.refers(name) {
+			joins.names = append(joins.names, name)
+		}
+		return nil
+	})
+	return foundText(found), err
+}
+
+// isSearch reports whether a block's call is one of a search.
+func isSearch(v gjson.Result) bool { return searchOf(v.Get("name").Str) != "" }

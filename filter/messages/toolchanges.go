@@ -1,0 +1,362 @@
+package messages
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// A message of the system adds tools in mid-conversation (tool_addition) and withdraws them
+// (tool_removal). A tool that is added stands at that place. One that is withdrawn stays where
+// it stands, so that the engine's prefix cache holds: the model is told, and its calls of the
+// tool are not made.
+
+// codeUnresolved is the code of an error about a change of a tool that is not there.
+const codeUnresolved = "tool_reference_unresolved"
+
+// toolChange is a change of a tool, or of all tools of a server.
+type toolChange struct {
+	// Where the tool of the block is, and its JSON.
+	path string
+	raw  string
+
+	removes bool
+	made    bool // the block is one of a compaction
+
+	// The tool that the change names, with the MCP server that has it; "": a tool of the client,
+	// or all tools of the server.
+	server string
+	name   string
+	// defined is the tool that it brings; nil: it is there already.
+	defined *definedTool
+}
+
+// readChange reads {"type":"tool_addition","tool":{…}} or a tool_removal.
+func (m *message) readChange(kind string, v jsontext.Field) *apierror.Error {
+	if m.kind != turn.Instructions {
+		return apierror.Invalid(v.Path+".type",
+			"Blocks of type \"tool_addition\" and \"tool_removal\" belong into messages of the system.")
+	}
+	return m.addChange(kind, v, false)
+}
+
+// addChange adds a change at its place. made is that the filter has written the block, for a
+// compaction: a tool that is gone from the request since is no error then.
+func (m *message) addChange(kind string, v jsontext.Field, made bool) *apierror.Error {
+	tool := jsontext.Field{Result: v.Get("tool"), Path: v.Path + ".tool"}
+	change := toolChange{path: tool.Path, raw: tool.Raw, removes: kind == "tool_removal", made: made}
+	var err *apierror.Error
+	switch reference := tool.Get("type").Str; {
+	case reference == "tool_reference":
+		err = tool.RequireText("name")
+		change.name = tool.Get("name").Str
+	case reference == "mcp_tool_reference":
+		err = tool.RequireText("server_name", "name")
+		change.server, change.name = tool.Get("server_name").Str, tool.Get("name").Str
+	case reference == "mcp_toolset_reference":
+		err = tool.RequireText("server_name")
+		change.server = tool.Get("server_name").Str
+	case reference == "tool_definition" && !change.removes:
+		definition := jsontext.Field{Result: tool.Get("definition"), Path: tool.Path + ".definition"}
+		change.defined, err = m.d.readDefinition(definition)
+		// What the filter runs has been added to the tools of the request.
+		if change.defined == nil {
+			return err
+		}
+		change.name = change.defined.Name
+	default:
+		return apierror.Invalid(tool.Path+".type", "The tool of a block of type %q must be a tool_reference, an "+
+			"mcp_tool_reference or an mcp_toolset_reference; that of a tool_addition may be a tool_definition.", kind)
+	}
+	if err != nil {
+		return err
+	}
+
+	// The changes of a message that follow one another are one.
+	if m.changing == nil || m.changing.changes[0].removes != change.removes {
+		m.items = append(m.items, m.join(nil))
+		m.changing = m.d.joining[len(m.d.joining)-1]
+	}
+	m.changing.changes = append(m.changing.changes, change)
+	return nil
+}
+
+// readDefinition reads a tool that a message brings: any entry of tools. nil without an error
+// is one that the filter runs, or ignores: it is offered from the beginning, because Harmony
+// has no other place for it.
+func (d *decoder) readDefinition(v jsontext.Field) (*definedTool, *apierror.Error) {
+	if !v.IsObject() {
+		return nil, apierror.Invalid(v.Path, "A tool_definition has no definition. Send a tool as those of tools.")
+	}
+
+	kind := v.Get("type").Str
+	published := findClientTool(kind)
+	if kind != "" && kind != "custom" && published == nil && !v.Get("input_schema").IsObject() {
+		return nil, d.readServerTool(kind, v)
+	}
+	t, err := d.parseTool(v, published)
+	if err != nil {
+		return nil, err
+	}
+	return &t, nil
+}
+
+// availability is which tools there are, as the conversation changes them.
+type availability struct {
+	d *decoder
+	// The client's functions, and which of them the model has been shown.
+	functions map[string]*definedTool
+	shown     map[string]bool
+	// withdrawn are the tools that must not be called any more; nil: there are none.
+	withdrawn map[turn.ToolName]bool
+	// made are the changes so far, as blocks, by what each is about; order is when. A later
+	// change of the same takes the place of an earlier one.
+	made  map[string]madeChange
+	order int
+	// named are the tools of servers, as far as they were needed.
+	named map[*hosted.Server][]turn.ToolName
+}
+
+// madeChange is a change that the conversation has made.
+type madeChange struct {
+	order int
+	block string
+}
+
+// note notes a change that the conversation has made.
+func (a *availability) note(about, kind, tool string) {
+	// Only a compaction has them.
+	if !a.d.compaction.asked {
+		return
+	}
+	if a.made == nil {
+		a.made = map[string]madeChange{}
+	}
+	a.order++
+	block := jsontext.AppendCompact([]byte(`{"type":"`+kind+`","tool":`), tool)
+	a.made[about] = madeChange{a.order, string(append(block, '}'))}
+}
+
+// changes returns the blocks that change the tools of the request to those of the
+// conversation's end, separated by commas.
+func (a *availability) changes() []byte {
+	made := slices.SortedFunc(maps.Values(a.made), func(x, y madeChange) int { return cmp.Compare(x.order, y.order) })
+	var dst []byte
+	for i, change := range made {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, change.block...)
+	}
+	return dst
+}
+
+// newAvailability returns what is there at the beginning of the conversation.
+func (d *decoder) newAvailability() *availability {
+	a := &availability{d: d, functions: map[string]*definedTool{}, shown: map[string]bool{}}
+	for _, t := range d.tools {
+		a.functions[t.Name] = &definedTool{Tool: t}
+		a.shown[t.Name] = true
+	}
+	for name, t := range d.deferred {
+		a.functions[name] = &definedTool{Tool: t, strict: d.strict[name]}
+	}
+	return a
+}
+
+// apply gives an item its tools, and returns what the model is told beside; "": nothing.
+func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
+	for _, name := range j.names {
+		if t := a.functions[name]; t != nil && !a.shown[name] {
+			a.show(j, t)
+			reference := jsontext.AppendString([]byte(`{"type":"tool_reference","name":`), name)
+			a.note("."+name, "tool_addition", string(append(reference, '}')))
+		}
+	}
+
+	var gone, again []string
+	for i := range j.changes {
+		change := &j.changes[i]
+		if change.defined != nil {
+			a.functions[change.name] = change.defined
+			a.show(j, change.defined)
+		}
+		changed, err := a.find(change)
+		if err == nil {
+			// A few bytes name all tools of a server, and a request can have thousands of changes.
+			err = a.d.rc.Spend(change.path, len(changed))
+		} else if change.made {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+
+		a.noteChange(change)
+		if !a.change(j, change.removes, changed) {
+			continue
+		}
+		if change.removes {
+			gone = append(gone, change.shownName(changed))
+		} else {
+			again = append(again, change.shownName(changed))
+		}
+	}
+
+	switch {
+	case gone != nil:
+		return "These tools are not available any more, do not call them: " + strings.Join(gone, ", "), nil
+	case again != nil:
+		return "These tools are available again: " + strings.Join(again, ", "), nil
+	}
+	return "", nil
+}
+
+// change withdraws tools, or makes them available. It reports whether the model has to be told:
+// it is not of tools that it has never seen, or that join.
+func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (told bool) {
+	for _, name := range tools {
+		client := name.Namespace == turn.FunctionsNamespace && !name.Builtin
+		hidden := client && !a.shown[name.Name]
+		switch {
+		case removes && !a.withdrawn[name]:
+			if a.withdrawn == nil {
+				a.withdrawn = map[turn.ToolName]bool{}
+			}
+			a.withdrawn[name] = true
+			told = told || !hidden
+		case !removes && hidden:
+			a.show(j, a.functions[name.Name])
+			delete(a.withdrawn, name)
+		case !removes && a.withdrawn[name]:
+			delete(a.withdrawn, name)
+			told = true
+		}
+	}
+	return told
+}
+
+// shownName is how the model is told of the tools of a change.
+func (c *toolChange) shownName(tools []turn.ToolName) string {
+	t := tools[0]
+	space := t.Namespace
+	if space != turn.FunctionsNamespace && !t.Builtin {
+		space = turn.ModelName(space)
+	}
+	// All tools of a server have one name here, however many they are.
+	if len(tools) > 1 || t.Name == "" {
+		return space
+	}
+	return space + "." + turn.ModelName(t.Name)
+}
+
+// noteChange notes a change of a message.
+func (a *availability) noteChange(change *toolChange) {
+	about, kind := change.server+"."+change.name, "tool_addition"
+	switch {
+	case change.removes:
+		kind = "tool_removal"
+	// A later reference means the tool of this definition, and does not replace it.
+	case change.defined != nil:
+		about = "=" + change.name
+	}
+	a.note(about, kind, change.raw)
+}
+
+// show has a function join the conversation.
+func (a *availability) show(j *joining, t *definedTool) {
+	a.shown[t.Name] = true
+	if j.tools.Namespaces == nil {
+		j.tools.Namespaces = []harmony.Namespace{{Name: turn.FunctionsNamespace}}
+	}
+	space := &j.tools.Namespaces[0]
+	space.Tools = append(space.Tools, t.Tool)
+
+	if t.strict && j.tools.Strict == nil {
+		j.tools.Strict = map[turn.ToolName]bool{}
+	}
+	if t.strict {
+		j.tools.Strict[toolName(t.Name)] = true
+	}
+}
+
+// find returns the tools that a change is about.
+func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Error) {
+	d := a.d
+	if change.server == "" {
+		if a.functions[change.name] != nil {
+			return []turn.ToolName{toolName(change.name)}, nil
+		}
+		for _, s := range d.served.servers {
+			if s.Builtin != nil && shownName(s) == change.name {
+				return a.toolsOf(s), nil
+			}
+		}
+		// A tool of the request that cannot be offered here is there to the client.
+		if d.absent[change.name] {
+			return nil, nil
+		}
+		return nil, unresolved(change, "name", change.name)
+	}
+
+	for _, s := range d.served.servers {
+		switch {
+		case s.Builtin != nil || s.Label != change.server:
+			continue
+		// Its tools are not known, and none of them is offered.
+		case s.Failure != "" || !s.Known:
+			return nil, nil
+		case change.name == "":
+			return a.toolsOf(s), nil
+		case s.Tool(change.name) == nil:
+			return nil, unresolved(change, "name", change.name)
+		}
+		return []turn.ToolName{{Namespace: s.Label, Name: s.ToModel(change.name)}}, nil
+	}
+	// Without a loopback listener the servers of a request are ignored.
+	if d.api.Tools == nil {
+		return nil, nil
+	}
+	return nil, unresolved(change, "server_name", change.server)
+}
+
+// toolsOf returns the tools of a server.
+func (a *availability) toolsOf(s *hosted.Server) []turn.ToolName {
+	if tools, ok := a.named[s]; ok {
+		return tools
+	}
+
+	var tools []turn.ToolName
+	for _, name := range s.Names() {
+		tools = append(tools, turn.ToolName{Namespace: s.Label, Name: name, Builtin: s.Space().System})
+	}
+	if a.named == nil {
+		a.named = map[*hosted.Server][]turn.ToolName{}
+	}
+	a.named[s] = tools
+	return tools
+}
+
+func unresolved(change *toolChange, member, name string) *apierror.Error {
+	return apierror.New(http.StatusBadRequest, codeUnresolved, change.path+"."+member,
+		"There is no tool or MCP server %q here. Name one of tools or mcp_servers, or one that a message before has "+
+			"added.", jsontext.Clip(name))
+}
+
+// noteAbsent notes the name of a tool that is not offered.
+func (d *decoder) noteAbsent(v gjson.Result) {
+	if d.absent == nil {
+		d.absent = map[string]bool{}
+	}
+	d.absent[v.Get("name").Str] = true
+}
