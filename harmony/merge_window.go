@@ -5,7 +5,7 @@ import "strings"
 const (
 	// windowBytes is how much of a long piece is merged at once. Merging by rank takes 20
 	// bytes of memory a byte, which a processor's caches should hold.
-	windowBytes = 4 << 10
+	windowBytes = 8 << 10
 	// windowRest is the end of a window that is merged again with the next one: its tokens
 	// depend on what follows the window.
 	windowRest = 4 * maxTokenSize

@@ -34,6 +34,8 @@ type scenario struct {
 type message struct {
 	Header string `json:"header"`
 	Text   string `json:"text"`
+	// Value follows the text. It is no string, so that the search changes what is in it.
+	Value json.RawMessage `json:"value"`
 }
 
 // parts are the members of a scenario.
@@ -67,7 +69,7 @@ func parseScenario(text []byte) (*scenario, error) {
 func (s *scenario) bytes() int {
 	n := len(s.Request) + len(s.Listing)
 	for _, m := range s.Answer {
-		n += len(m.Header) + len(m.Text)
+		n += len(m.Header) + len(m.Text) + len(m.Value)
 	}
 	return n
 }
@@ -80,7 +82,7 @@ func (s *scenario) tokens() []harmony.Token {
 			all = harmony.AppendEncodeSpecial(all, "<|start|>assistant")
 		}
 		all = harmony.AppendEncodeSpecial(all, m.Header+"<|message|>")
-		all = harmony.AppendEncode(all, m.Text)
+		all = harmony.AppendEncode(all, m.Text+string(m.Value))
 		switch {
 		// The model ends a call with a token of its own, all of its output with another.
 		case strings.Contains(m.Header, "to="):

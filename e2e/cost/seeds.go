@@ -225,6 +225,17 @@ var messagesAnswerSeeds = []string{
 		`"input_schema":` + answerSchemaSeed + `}],"stream":true}` + broken + `}`,
 	`{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f",` +
 		`"input_schema":{"type":"object"}}]}` + held + `}`,
+	searching("tool_search_tool_regex", `{"pattern":"get_(a|b).*"}`),
+	searching("tool_search_tool_bm25", `{"query":"word text"}`),
+}
+
+// searching is a request whose model searches for tools. What it searches with can be the client's too, which may
+// tell it what to write.
+func searching(kind, arguments string) string {
+	return `{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"tools":[` +
+		`{"type":"` + kind + `","name":"` + kind + `"},{"name":"get_a","description":"text word","input_schema":` +
+		answerSchemaSeed + `,"defer_loading":true}]},"answer":[{"header":` +
+		`"<|channel|>commentary to=functions.` + kind + ` <|constrain|>json","value":` + arguments + `}]}`
 }
 
 var tokenizeSeeds = requests(
