@@ -233,8 +233,8 @@ var messagesAnswerSeeds = []string{
 // tell it what to write.
 func searching(kind, arguments string) string {
 	return `{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"tools":[` +
-		`{"type":"` + kind + `","name":"` + kind + `"},{"name":"get_a","description":"text word","input_schema":` +
-		answerSchemaSeed + `,"defer_loading":true}]},"answer":[{"header":` +
+		`{"type":"` + kind + `","name":"` + kind + `"},{"name":"get_a","description":"` + strings.Repeat("text word ", 40) + `",` +
+		`"input_schema":` + answerSchemaSeed + `,"defer_loading":true}]},"answer":[{"header":` +
 		`"<|channel|>commentary to=functions.` + kind + ` <|constrain|>json","value":` + arguments + `}]}`
 }
 

@@ -32,11 +32,14 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return mem.BufferSlice{mem.SliceBuffer(path.append(make([]byte, 0, size), sizes, piece))}, nil
 	}
-	pool := mem.DefaultBufferPool()
-	buf := pool.Get(size)
+	buf := pieceBuffers.Get(size)
 	path.append((*buf)[:0], sizes, piece)
-	return mem.BufferSlice{mem.NewBuffer(buf, pool)}, nil
+	return mem.BufferSlice{mem.NewBuffer(buf, pieceBuffers)}, nil
 }
+
+// pieceBuffers has a size for the largest piece. gRPC's own pool has none between 32 KB and
+// 1 MB, and each stream whose client does not read keeps the buffers of two pieces.
+var pieceBuffers = mem.NewTieredBufferPool(4<<10, 16<<10, 32<<10, 64<<10)
 
 // bodyPath is the way to a piece of a body: the field of each message, from that of
 // ProcessingResponse on.

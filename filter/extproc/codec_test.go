@@ -163,3 +163,21 @@ func BenchmarkSend(b *testing.B) {
 		data.Free()
 	}
 }
+
+// TestCodecBuffers shows that a piece has a buffer of about its size: the largest ones wait by
+// the hundred, for clients that do not read.
+func TestCodecBuffers(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{2 << 10, 10 << 10, 30 << 10, 33 << 10, maxPiece} {
+		s := newSender()
+		s.localBody(make([]byte, size), false)
+		data, err := Codec().Marshal(s.last())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if buffer := cap(data[0].ReadOnlyData()); buffer > 2*size+4<<10 {
+			t.Errorf("a piece of %d bytes has a buffer of %d", size, buffer)
+		}
+		data.Free()
+	}
+}
