@@ -108,6 +108,8 @@ type decoder struct {
 	sentIDs map[string]string
 
 	compaction compactionRequest
+	// prepares is that there is no output: the prompt is to be in the engine's cache.
+	prepares bool
 
 	// clearing is where among the items the first text is that the next message of the user
 	// clears, and cleared are the paths of their messages; nil: there are none.
@@ -124,7 +126,7 @@ func (d *decoder) request() *Request {
 		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
-		search: d.search(), compacts: d.compaction.asked,
+		search: d.search(), compacts: d.compaction.asked, prepares: d.prepares,
 	}
 
 	// Where the filter runs tools, the model has several turns anyway.
