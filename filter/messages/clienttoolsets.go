@@ -2,11 +2,13 @@ package messages
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -169,6 +171,17 @@ func (d *decoder) readClientToolset(family string, at jsontext.Field) *apierror.
 	}
 	d.toolsets = append(d.toolsets, space)
 	return err
+}
+
+// members returns the members of the request's toolsets that have a name: two toolsets can have it.
+func (d *decoder) members(name string) (found []turn.ToolName) {
+	for i := range d.toolsets {
+		space := &d.toolsets[i]
+		if slices.ContainsFunc(space.Tools, func(t harmony.Tool) bool { return t.Name == name }) {
+			found = append(found, turn.ToolName{Namespace: space.Name, Name: name})
+		}
+	}
+	return found
 }
 
 // readMembers reads which members of a toolset are off.

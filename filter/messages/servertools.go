@@ -251,7 +251,7 @@ func (d *decoder) choose() *apierror.Error {
 }
 
 // named returns the tools of a name: the client's, a built-in tool's, or those of MCP
-// servers.
+// servers and of the client's toolsets.
 func (d *decoder) named(name string) []turn.ToolName {
 	own := []turn.ToolName{toolName(name)}
 	// A name of the client's own tools means that tool, whatever the servers list.
@@ -271,6 +271,7 @@ func (d *decoder) named(name string) []turn.ToolName {
 		}
 	}
 
+	found = append(found, d.members(name)...)
 	// Of a name that nobody has, preparing the turn says so.
 	if len(found) == 0 {
 		return own

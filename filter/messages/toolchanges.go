@@ -207,9 +207,9 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 			continue
 		}
 		if change.removes {
-			gone = append(gone, change.shownName(changed))
+			gone = append(gone, shownNames(changed))
 		} else {
-			again = append(again, change.shownName(changed))
+			again = append(again, shownNames(changed))
 		}
 	}
 
@@ -246,18 +246,21 @@ func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (
 	return told
 }
 
-// shownName is how the model is told of the tools of a change.
-func (c *toolChange) shownName(tools []turn.ToolName) string {
-	t := tools[0]
-	space := t.Namespace
-	if space != turn.FunctionsNamespace && !t.Builtin {
-		space = turn.ModelName(space)
+// shownNames is how the model is told of the tools of a change.
+func shownNames(tools []turn.ToolName) string {
+	var shown []string
+	for i, t := range tools {
+		space := t.Namespace
+		if space != turn.FunctionsNamespace && !t.Builtin {
+			space = turn.ModelName(space)
+		}
+		// All tools of a server have one name here, however many they are.
+		if t.Name == "" || i+1 < len(tools) && tools[i+1].Namespace == t.Namespace {
+			return space
+		}
+		shown = append(shown, space+"."+turn.ModelName(t.Name))
 	}
-	// All tools of a server have one name here, however many they are.
-	if len(tools) > 1 || t.Name == "" {
-		return space
-	}
-	return space + "." + turn.ModelName(t.Name)
+	return strings.Join(shown, ", ")
 }
 
 // noteChange notes a change of a message.
@@ -301,6 +304,9 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 			if s.Builtin != nil && shownName(s) == change.name {
 				return a.toolsOf(s), nil
 			}
+		}
+		if members := d.members(change.name); members != nil {
+			return members, nil
 		}
 		// A tool of the request that cannot be offered here is there to the client.
 		if d.absent[change.name] {
