@@ -196,7 +196,7 @@ func (d *decoder) readMembers(family string, configs jsontext.Field, off map[str
 			return apierror.Invalid(v.Path, "A config is of a member that the toolset %q does not have.", family)
 		}
 		enabled := true
-		err := d.readToolConfig(v, &enabled)
+		err := d.readToolConfig(v, &enabled, nil)
 		off[strings.Clone(name)] = !enabled
 		return err
 	})
