@@ -214,11 +214,14 @@ func (d *decoder) search() *toolSearch {
 
 	s := &toolSearch{names: d.searches, loaded: map[turn.ToolName]bool{}}
 	for _, t := range d.allDeferred() {
-		// The reply outlives the body, of which the definitions are a part.
-		kept := deferredTool{Deferred: t.Deferred, shown: strings.Clone(t.shown)}
-		kept.Tool = harmony.Tool{
-			Name: strings.Clone(t.Tool.Name), Description: strings.Clone(t.Tool.Description),
-			Parameters: slices.Clone(t.Tool.Parameters),
+		kept := *t
+		// The reply outlives the body, of which the client's definitions are a part.
+		if kept.Namespace == turn.FunctionsNamespace {
+			kept.shown = strings.Clone(t.shown)
+			kept.Tool = harmony.Tool{
+				Name: kept.shown, Description: strings.Clone(t.Tool.Description),
+				Parameters: slices.Clone(t.Tool.Parameters),
+			}
 		}
 		s.deferred = append(s.deferred, kept)
 		// The model has what the conversation has found.

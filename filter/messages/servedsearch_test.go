@@ -97,6 +97,11 @@ func TestDeferredServerToolsChosen(t *testing.T) {
 		"one that was unseen":  {userHi + `,` + changing(removal(`{"type":"mcp_tool_reference","server_name":"docs","name":"look.up"}`)), deferredDocs(laterDocs, bm25), "", "<|message|>Hi<|end|><|start|>assistant"},
 		// A client's own search cannot have found them, and its functions come first.
 		"without a search": {userHi, deferredDocs(laterDocs, ""), "look_up delete", ""},
+		"a name twice": {
+			userHi + `,{"role":"assistant","content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"tool_search_tool_bm25","input":{}},` +
+				`{"type":"tool_search_tool_result","tool_use_id":"srvtoolu_1","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"delete"},{"type":"tool_reference","tool_name":"delete"}]}}]},` + userHi,
+			deferredDocs(laterDocs, bm25), "", "1 tools were found, and can be called now: docs.delete<|end|>",
+		},
 		"a function's name": {
 			userHi + `,{"role":"assistant","content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"tool_search_tool_bm25","input":{}},` +
 				`{"type":"tool_search_tool_result","tool_use_id":"srvtoolu_1","content":{"type":"tool_search_tool_search_result","tool_references":[{"type":"tool_reference","tool_name":"look.up"},{"type":"tool_reference","tool_name":"gone"},{"type":"tool_reference","tool_name":"delete"}]}}]},` + userHi,

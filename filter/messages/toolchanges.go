@@ -120,6 +120,8 @@ type availability struct {
 	later     map[turn.ToolName]*deferredTool
 	named     map[string][]*deferredTool
 	shown     map[turn.ToolName]bool
+	// found are the names of tools of servers that the results of searches have so far.
+	found map[string]bool
 	// withdrawn are the tools that must not be called any more; nil: there are none.
 	withdrawn map[turn.ToolName]bool
 	// made are the changes so far, as blocks, by what each is about; order is when. A later
@@ -168,7 +170,7 @@ func (a *availability) changes() []byte {
 func (d *decoder) newAvailability() *availability {
 	a := &availability{
 		d: d, functions: map[string]*definedTool{}, shown: map[turn.ToolName]bool{},
-		later: map[turn.ToolName]*deferredTool{}, named: map[string][]*deferredTool{},
+		later: map[turn.ToolName]*deferredTool{}, named: map[string][]*deferredTool{}, found: map[string]bool{},
 	}
 	for _, t := range d.tools {
 		a.functions[t.Name] = &definedTool{Tool: t}
@@ -190,7 +192,12 @@ func (a *availability) foundNames(names []string) []*deferredTool {
 	var found []*deferredTool
 	for _, name := range names {
 		if served := a.named[name]; a.functions[name] == nil && served != nil {
-			found = append(found, served...)
+			// A search does not find again what the model has. A name that came with each result would
+			// stand for the tools of hundreds of servers each time.
+			if !a.found[name] {
+				found = append(found, served...)
+			}
+			a.found[name] = true
 			continue
 		}
 		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{Name: name}}
