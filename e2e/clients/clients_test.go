@@ -11,6 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,12 +131,13 @@ func readMatrix(t *testing.T) []matrixClient {
 // what they see with what the simulated model has written and with the engine's log,
 // and compares the table with docs/clients.md.
 func TestClients(t *testing.T) {
-	d := stack.Start(t, stack.Options{Config: func(c *config.Config) {
+	d := stack.Start(t, stack.Options{WebSocket: true, Config: func(c *config.Config) {
 		c.Responses.SealKeys = []string{stack.SealKey}
 		c.Limits.KeepAlive.Duration = matrixKeepAlive
 		c.Models = append(c.Models, config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength})
 	}})
 	base := d.CheckedURL(t)
+	upgrades := withoutPosts(t, base)
 	clients := readMatrix(t)
 	table := &matrixTable{rows: map[string]*matrixRow{}}
 	t.Cleanup(func() { table.compare(t, clients) })
@@ -142,13 +147,40 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			for _, api := range c.APIs {
 				t.Run(api, func(t *testing.T) {
-					row := newMatrixRow(c, api)
-					row.run(t, d, base)
+					row, at := newMatrixRow(c, api), base
+					if api == "websocket" {
+						at = upgrades
+					}
+					row.run(t, d, at)
 					table.add(row)
 				})
 			}
 		})
 	}
+}
+
+// withoutPosts returns the URL of a proxy that refuses responses over HTTP, to which a client
+// could fall back unseen.
+func withoutPosts(t *testing.T, base string) string {
+	t.Helper()
+	target, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		FlushInterval: -1,
+	}
+
+	server := httptest.NewServer(stack.FullDuplex(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path == "/v1/responses" {
+			http.Error(w, "This row is for WebSocket.", http.StatusTeapot)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // command returns the command that runs the script, of whose set it makes the environment.

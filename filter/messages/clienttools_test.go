@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
@@ -161,6 +162,33 @@ func TestClientToolsets(t *testing.T) {
 		if !strings.Contains(later, "to="+space+".left_click<|channel|>commentary") || !strings.Contains(later, "<|start|>"+space+".left_click to=assistant") {
 			t.Errorf("%s: the next prompt is\n%s", family, later)
 		}
+	}
+
+	// Members are named as their calls name them; a function of the client comes first.
+	const mine = `{"name":"left_click","input_schema":{}}`
+	for _, c := range []struct{ tools, name, allowed string }{
+		{computer, "left_click", "computer.left_click"},
+		{computer + "," + browser, "left_click", "computer.left_click browser_.left_click"},
+		{computer + "," + browser, "navigate", "browser_.navigate"},
+		{computer + "," + mine, "left_click", "functions.left_click"},
+	} {
+		rest := `,"tools":[` + c.tools + `]`
+		request := mustDecode(t, ask(rest+`,"tool_choice":{"type":"tool","name":"`+c.name+`"}`))
+		tag := string(constraint.AppendStructuralTag(nil, request.Engine().Constraint))
+		for _, tool := range []string{"functions.left_click", "computer.left_click", "browser_.left_click", "browser_.navigate", "computer.key"} {
+			if want := strings.Contains(" "+c.allowed+" ", " "+tool+" "); strings.Contains(tag, "to="+tool) != want {
+				t.Errorf("%s of %s: may call %s: %v, in %s", c.name, c.tools, tool, !want, tag)
+			}
+		}
+
+		gone := conversation(userHi+`,{"role":"system","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"`+c.name+`"}}]},`+userHi, rest)
+		told := "do not call them: " + strings.ReplaceAll(c.allowed, " ", ", ") + "<|end|>"
+		if shown := prompt(t, gone); !strings.Contains(shown, told) {
+			t.Errorf("%s of %s is gone:\n%s", c.name, c.tools, shown)
+		}
+	}
+	if _, err := newAPI(t, 1).Decode(context.Background(), []byte(ask(`,"tools":[`+computer+`],"tool_choice":{"type":"tool","name":"zoom"}`)), apitest.NewContext()); err == nil || err.Param != "tool_choice" {
+		t.Errorf("a member that is off: %v", err)
 	}
 
 	for _, c := range []struct{ tools, param string }{

@@ -2,11 +2,13 @@ package messages
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -171,6 +173,17 @@ func (d *decoder) readClientToolset(family string, at jsontext.Field) *apierror.
 	return err
 }
 
+// members returns the members of the request's toolsets that have a name: two toolsets can have it.
+func (d *decoder) members(name string) (found []turn.ToolName) {
+	for i := range d.toolsets {
+		space := &d.toolsets[i]
+		if slices.ContainsFunc(space.Tools, func(t harmony.Tool) bool { return t.Name == name }) {
+			found = append(found, turn.ToolName{Namespace: space.Name, Name: name})
+		}
+	}
+	return found
+}
+
 // readMembers reads which members of a toolset are off.
 func (d *decoder) readMembers(family string, configs jsontext.Field, off map[string]bool) *apierror.Error {
 	known := map[string]bool{}
@@ -183,7 +196,7 @@ func (d *decoder) readMembers(family string, configs jsontext.Field, off map[str
 			return apierror.Invalid(v.Path, "A config is of a member that the toolset %q does not have.", family)
 		}
 		enabled := true
-		err := d.readToolConfig(v, &enabled)
+		err := d.readToolConfig(v, &enabled, nil)
 		off[strings.Clone(name)] = !enabled
 		return err
 	})

@@ -65,6 +65,11 @@ func (d *decoder) checkCompaction() *apierror.Error {
 		return nil
 	}
 
+	if d.prepares {
+		return apierror.Invalid("max_tokens",
+			"A compaction writes a summary, and with \"max_tokens\" 0 nothing is written. Send more, or leave it out.")
+	}
+
 	// A conversation that ends with the assistant is complete: there is nothing to continue.
 	d.input.Continue, d.chosen = false, ""
 	said := func(i turn.Item) bool { return i.Kind != turn.Instructions && i.Kind != turn.Tools }
@@ -174,13 +179,18 @@ func (m *message) forget() *apierror.Error {
 	return nil
 }
 
-// begin begins the turn of a reply: for the model's own output, or for its summary.
+// begin begins the turn of a reply: for the model's own output, for its summary, or for none.
 func (e *encoder) begin(t *turn.Turn) {
-	if e.request.compacts {
+	switch {
+	case e.request.compacts:
 		e.reply.BeginAside(t, e.takeSummary, e.endCompaction)
-		return
+	case e.request.prepares:
+		e.reply.BeginAside(t,
+			func(dst []byte, _ turn.Event) []byte { return dst },
+			func(dst []byte) ([]byte, reply.Step, *apierror.Error) { return dst, reply.Step{}, nil })
+	default:
+		e.reply.Begin(t)
 	}
-	e.reply.Begin(t)
 }
 
 // takeSummary takes an event of the model's turn.

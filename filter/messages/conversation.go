@@ -214,6 +214,7 @@ func (m *message) flush() {
 func (m *message) end() {
 	m.flush()
 	m.dropOpen()
+
 	// A user's message without a text is a turn all the same.
 	if len(m.items)+len(m.texts) == 0 && m.kind == turn.User {
 		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
@@ -222,6 +223,7 @@ func (m *message) end() {
 	if len(m.found) > 0 {
 		m.items = append(m.items, m.join(m.found))
 	}
+
 	if m.kind == turn.User {
 		m.d.clear()
 	}
@@ -231,6 +233,7 @@ func (m *message) end() {
 	if m.clears {
 		m.d.cleared[m.at.Path] = true
 	}
+
 	if m.kind == turn.Unphased {
 		m.d.input.EffortUpdates.Begin()
 	}

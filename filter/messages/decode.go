@@ -59,7 +59,7 @@ func (a *API) decode(
 	if err := d.offerTools(); err != nil {
 		return nil, err
 	}
-	r.withdrawn, r.toolChanges = d.input.Withdrawn, d.toolChanges
+	d.settleTools(r)
 	r.turn, err = d.prepareTurn(ctx)
 	if err != nil {
 		return nil, err
@@ -108,6 +108,8 @@ type decoder struct {
 	sentIDs map[string]string
 
 	compaction compactionRequest
+	// prepares is that there is no output: the prompt is to be in the engine's cache.
+	prepares bool
 
 	// clearing is where among the items the first text is that the next message of the user
 	// clears, and cleared are the paths of their messages; nil: there are none.
@@ -124,7 +126,7 @@ func (d *decoder) request() *Request {
 		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
-		search: d.search(), compacts: d.compaction.asked,
+		compacts: d.compaction.asked, prepares: d.prepares,
 	}
 
 	// Where the filter runs tools, the model has several turns anyway.
@@ -141,6 +143,12 @@ func (d *decoder) request() *Request {
 		}
 	}
 	return r
+}
+
+// settleTools gives the request what its reply has to know of the tools, once they are offered.
+func (d *decoder) settleTools(r *Request) {
+	r.search = d.search()
+	r.withdrawn, r.toolChanges = d.input.Withdrawn, d.toolChanges
 }
 
 // prepareTurn prepares the first turn: the model's own, or that of a summary.
@@ -185,8 +193,7 @@ func (d *decoder) finish() *apierror.Error {
 	if err := d.findServers(); err != nil {
 		return err
 	}
-	d.offerSearches()
-	d.askForSummary()
+	d.offerUnsearchable()
 
 	e.ID = d.rc.ID("msg_")
 	d.input.Replies.Own = e.ID

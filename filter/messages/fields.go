@@ -19,7 +19,12 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"system":   {Read: (*decoder).readSystem},
 
 	"max_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return v.SetInteger(&d.input.Engine.MaxTokens, 1, math.MaxInt32)
+		err := v.SetInteger(&d.input.Engine.MaxTokens, 0, math.MaxInt32)
+		// No engine computes a prompt without writing a token after it: nobody gets that one.
+		if d.prepares = err == nil && d.input.Engine.MaxTokens == 0; d.prepares {
+			d.input.Engine.MaxTokens = 1
+		}
+		return err
 	}},
 	"stream": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return v.SetSwitch(&d.options.stream)

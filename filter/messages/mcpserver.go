@@ -24,15 +24,19 @@ type mcpServer struct {
 
 // toolset is a tool of the type mcp_toolset.
 type toolset struct {
-	at      jsontext.Field
-	server  string
-	off     bool            // tools that configs does not have are left out
-	enabled map[string]bool // by the tools' names
+	at     jsontext.Field
+	server string
+
+	// What configs say of tools, by their names, and what is true of the others.
+	off      bool // they are left out
+	later    bool // a search has to find them
+	enabled  map[string]bool
+	deferred map[string]bool
 }
 
 // readToolset reads {"type":"mcp_toolset","mcp_server_name":…,"default_config":…,"configs":…}.
 func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
-	t := toolset{at: at, enabled: map[string]bool{}}
+	t := toolset{at: at, enabled: map[string]bool{}, deferred: map[string]bool{}}
 
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
@@ -41,18 +45,21 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 			t.server, err = v.ShortText()
 		case "default_config":
 			enabled := true
-			err = d.readToolConfig(v, &enabled)
+			err = d.readToolConfig(v, &enabled, &t.later)
 			t.off = !enabled
 		case "configs":
 			err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
-				if len(t.enabled) >= d.rc.Limits.Tools {
+				if max(len(t.enabled), len(t.deferred)) >= d.rc.Limits.Tools {
 					return apierror.Invalid(v.Path, "The toolset has more than %d configs.", d.rc.Limits.Tools)
 				}
-				enabled := !t.off
-				err := d.readToolConfig(v, &enabled)
-				// A config without it leaves the tool to default_config, which may follow.
+				enabled, deferred := !t.off, t.later
+				err := d.readToolConfig(v, &enabled, &deferred)
+				// A config without one of them leaves the tool to default_config, which may follow.
 				if v.Get("enabled").Exists() {
 					t.enabled[strings.Clone(name)] = enabled
+				}
+				if v.Get("defer_loading").Exists() {
+					t.deferred[strings.Clone(name)] = deferred
 				}
 				return err
 			})
@@ -66,15 +73,49 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 	return err
 }
 
-// readToolConfig reads {"enabled":…}. All tools are offered from the beginning.
-func (d *decoder) readToolConfig(v jsontext.Field, enabled *bool) *apierror.Error {
+// readToolConfig reads {"enabled":…,"defer_loading":…}. deferred is nil for tools that are offered
+// from the beginning.
+func (d *decoder) readToolConfig(v jsontext.Field, enabled, deferred *bool) *apierror.Error {
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		if key == "enabled" {
+		switch {
+		case key == "enabled":
 			return v.SetSwitch(enabled)
+		case key == "defer_loading" && deferred != nil:
+			return v.SetSwitch(deferred)
 		}
 		d.ignored.Add(v.Path)
 		return nil
 	})
+}
+
+// defers reports whether a search has to find a tool of the server.
+func (t *toolset) defers(name string) bool {
+	if deferred, ok := t.deferred[name]; ok {
+		return deferred
+	}
+	return t.later
+}
+
+// defersAny reports whether a search has to find some tools of the server, if it has them.
+func (t *toolset) defersAny() bool {
+	if t.later {
+		return true
+	}
+	for _, deferred := range t.deferred {
+		if deferred {
+			return true
+		}
+	}
+	return false
+}
+
+// toolsetOf returns the toolset of a server; nil: it has none.
+func (st *serverTools) toolsetOf(server string) *toolset {
+	i := slices.IndexFunc(st.toolsets, func(t toolset) bool { return t.server == server })
+	if i < 0 {
+		return nil
+	}
+	return &st.toolsets[i]
 }
 
 // filter returns the filter of the toolset; nil: every tool is offered.
@@ -184,8 +225,8 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 
 	h := &hosted.Server{Label: s.name, Allowed: s.allowed}
 	// A toolset is the newer form of tool_configuration, and counts where both are sent.
-	if i := slices.IndexFunc(d.served.toolsets, func(t toolset) bool { return t.server == s.name }); i >= 0 {
-		if f := d.served.toolsets[i].filter(); f != nil {
+	if t := d.served.toolsetOf(s.name); t != nil {
+		if f := t.filter(); f != nil {
 			h.Allowed = f
 		}
 	}

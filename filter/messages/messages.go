@@ -93,6 +93,8 @@ type Request struct {
 	// of the tools: blocks, separated by commas.
 	compacts    bool
 	toolChanges []byte
+	// prepares is that the message is empty: the model call is for the engine's cache alone.
+	prepares bool
 }
 
 // options is the fields of the request that concern the reply.

@@ -56,7 +56,7 @@ func (p *preflight) prepare(e *encoder) (reply.Step, *apierror.Error) {
 	if err := p.decoder.offerTools(); err != nil {
 		return reply.Step{}, err
 	}
-	e.request.withdrawn, e.request.toolChanges = p.decoder.input.Withdrawn, p.decoder.toolChanges
+	p.decoder.settleTools(e.request)
 
 	done := func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
 		t, ok := result.(*turn.Turn)

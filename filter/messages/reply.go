@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"bytes"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
@@ -35,8 +37,9 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 		Encoder: e, Stream: r.options.stream, Mode: mode,
 		Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
 	}
-	// A compaction is no turn of the reply's own.
-	if !r.compacts {
+	// A compaction is no turn of the reply's own, and neither is one without an output.
+	aside := r.compacts || r.prepares
+	if !aside {
 		o.Turn = r.turn
 	}
 	// A begun message has no next turn: its prompt ends within a message.
@@ -52,7 +55,7 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 	}
 
 	e.reply = reply.New(o)
-	if r.compacts && r.turn != nil {
+	if aside && r.turn != nil {
 		e.begin(r.turn)
 	}
 	return e.reply
@@ -86,7 +89,7 @@ func (e *encoder) End(dst []byte) []byte {
 func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
 	dst = e.ensureBlock(dst)
 	// Each block ends with a comma, the last one too.
-	dst = append(e.appendHead(dst), e.whole[:len(e.whole)-1]...)
+	dst = append(e.appendHead(dst), bytes.TrimSuffix(e.whole, []byte(","))...)
 	dst = e.appendStop(append(dst, `],`...))
 	dst = append(e.appendContainer(dst), `,"usage":`...)
 
@@ -94,9 +97,9 @@ func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
 }
 
 // ensureBlock writes an empty text if the message has no content block: clients read
-// the first one.
+// the first one, unless they have asked for none.
 func (e *encoder) ensureBlock(dst []byte) []byte {
-	if e.blocks > 0 {
+	if e.blocks > 0 || e.request.prepares {
 		return dst
 	}
 
@@ -135,8 +138,11 @@ func (e *encoder) appendStop(dst []byte) []byte {
 // stop returns why the reply ended: the stop_reason, and the stop sequence if one
 // was generated.
 func (e *encoder) stop() (reason, sequence string) {
-	if e.compacted {
+	switch {
+	case e.compacted:
 		return "compaction", ""
+	case e.request.prepares:
+		return "max_tokens", ""
 	}
 	choice := e.reply.Choice(0)
 	finish := choice.Finish()
@@ -190,6 +196,10 @@ func (e *encoder) contextFull() bool {
 // does not report them.
 func (e *encoder) appendUsage(dst []byte) []byte {
 	total := e.reply.Total()
+	// What the engine had to write all the same is not the client's.
+	if e.request.prepares {
+		total.Output, total.Reasoning = 0, 0
+	}
 	cached := 0
 	// A call whose engine reports nothing has -1 here.
 	for _, call := range e.reply.Calls() {

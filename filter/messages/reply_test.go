@@ -127,6 +127,47 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
+// With max_tokens 0 the engine computes the prompt, which is that of the same request with an
+// output, and the message is empty.
+func TestNoOutput(t *testing.T) {
+	t.Parallel()
+	for _, members := range []string{``, weatherTool, weatherTool + `,"tool_choice":{"type":"any"}`, `,"thinking":{"type":"adaptive"}`} {
+		want := prompt(t, ask(members))
+		for _, mode := range []api.Mode{api.Loop, api.SingleCall} {
+			for _, stream := range []string{``, `,"stream":true`} {
+				request := mustDecode(t, ask(members+stream+`,"max_tokens":0`))
+				if got := apitest.Spell(t, request.Engine().Prompt); got != want || request.Engine().MaxTokens != 1 {
+					t.Errorf("%s: %d tokens after\n%s", members, request.Engine().MaxTokens, got)
+				}
+
+				reply := apitest.Play(t, request, mode, []engine.Chunk{
+					{Tokens: apitest.Tokens("<|channel|>"), Finish: engine.FinishLength},
+					{Usage: &engine.Usage{CachedTokens: 16}},
+				})
+				if stream != "" {
+					if strings.Contains(reply, "content_block") {
+						t.Errorf("%s: the stream is\n%s", members, reply)
+					}
+					reply, _, _ = strings.Cut(reply[strings.Index(reply, `{"type":"message_delta"`):], "\n")
+					reply = `{"content":[],"stop_reason":` + gjson.Get(reply, "delta.stop_reason").Raw + `,"usage":` + gjson.Get(reply, "usage").Raw + `}`
+				}
+				m := gjson.Parse(reply)
+				if m.Get("content").Raw != "[]" || m.Get("stop_reason").Str != "max_tokens" || m.Get("usage.output_tokens").Raw != "0" ||
+					m.Get("usage.cache_read_input_tokens").Int() != 16 {
+					t.Errorf("%s: the message is %s", members, reply)
+				}
+			}
+		}
+	}
+
+	// Servers list their tools first: they are a part of the prompt.
+	s := newService(t)
+	m, err := s.try(t, ask(docsServer+`,"max_tokens":0`), apitest.Said("<|channel|>"))
+	if err != nil || gjson.Get(m, "content").Raw != "[]" || len(s.prompts) != 1 || !strings.Contains(s.prompts[0], "namespace docs") {
+		t.Errorf("with a server: %v, %s\n%q", err, m, s.prompts)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	request := mustDecode(t, ask(`,"stream":true`))

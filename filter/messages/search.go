@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -44,8 +43,20 @@ func searchOf(kind string) string {
 // toolSearch is what the reply needs of a request's searches for tools.
 type toolSearch struct {
 	names    []string // of the searches
-	deferred []hosted.Deferred
-	loaded   map[string]bool // the tools that the model has already
+	deferred []deferredTool
+	loaded   map[turn.ToolName]bool // the tools that the model has already
+}
+
+// deferredTool is a tool that a search finds: one of the client, or of an MCP server.
+type deferredTool struct {
+	hosted.Deferred
+
+	// shown is the name by which clients know it.
+	shown string
+}
+
+func (t *deferredTool) key() turn.ToolName {
+	return turn.ToolName{Namespace: t.Namespace, Name: t.Tool.Name}
 }
 
 // readSearch reads a tool that searches for tools.
@@ -75,36 +86,71 @@ func (d *decoder) readSearch(kind, name string, v jsontext.Field) *apierror.Erro
 	})
 }
 
-// offerSearches offers the searches, once all tools are known, and lets the model call what
-// they find.
-func (d *decoder) offerSearches() {
-	switch {
-	case d.unsearchable && len(d.searches) == 0 && len(d.deferred) > 0:
-		// Without a search they could never be found.
+// offerUnsearchable offers deferred tools at once where nothing can search for them.
+func (d *decoder) offerUnsearchable() {
+	if len(d.searches) > 0 {
+		return
+	}
+
+	// A client searches for its own tools, unless it has meant the filter to do it.
+	if d.unsearchable && len(d.deferred) > 0 {
 		for _, name := range d.deferredNames {
 			d.offerDeferred(name)
 		}
 		d.ignored.Add("tools.defer_loading")
+	}
+	// It does not have the tools that servers list, and so cannot search for them.
+	if slices.ContainsFunc(d.served.toolsets, func(t toolset) bool { return t.defersAny() }) {
+		d.ignored.Add("tools.defer_loading")
+	}
+}
+
+// deferServed finds the tools of servers that only a search offers.
+func (d *decoder) deferServed() {
+	if len(d.searches) == 0 {
 		return
-	case len(d.searches) == 0:
+	}
+	for _, s := range d.served.servers {
+		set := d.served.toolsetOf(s.Label)
+		if set == nil || s.Builtin != nil {
+			continue
+		}
+		space := s.Offered()
+		for i, t := range s.Tools {
+			// What has to be called must be known to the model at once.
+			if !set.defers(t.Name) || t.Name == d.chosen {
+				continue
+			}
+			d.served.later = append(d.served.later, deferredTool{
+				Deferred: hosted.Deferred{Namespace: space.Name, About: space.Description, Tool: space.Tools[i]},
+				shown:    t.Name,
+			})
+		}
+	}
+}
+
+// offerSearches offers the searches, once all tools are known, and lets the model call what
+// they find.
+func (d *decoder) offerSearches() {
+	if len(d.searches) == 0 {
 		return
 	}
 
 	// What has to be called must be known to the model at once.
 	d.offerDeferred(d.chosen)
 	var about hosted.SearchDescription
-	space := harmony.Namespace{Name: turn.FunctionsNamespace}
-	for _, name := range d.deferredNames {
-		t := d.deferred[name]
-		about.Add(t.Name, t.Description)
-		space.Tools = append(space.Tools, t)
-		if d.strict[name] {
+	deferred := d.allDeferred()
+	for _, t := range deferred {
+		name := t.Tool.Name
+		switch own := t.Namespace == turn.FunctionsNamespace; {
+		case !own:
+			name = turn.ModelName(t.Namespace) + "." + turn.ModelName(name)
+		case d.strict[name]:
 			d.input.Strict[toolName(name)] = true
 		}
+		about.Add(name, t.Tool.Description)
 	}
-	if len(space.Tools) > 0 {
-		d.input.Deferred = []harmony.Namespace{space}
-	}
+	d.input.Deferred = spacesOf(deferred)
 
 	for _, name := range d.searches {
 		parameters := hosted.SearchParameters
@@ -132,25 +178,56 @@ func (d *decoder) offerDeferred(name string) {
 	d.deferredNames = slices.DeleteFunc(slices.Clone(d.deferredNames), func(n string) bool { return n == name })
 }
 
+// allDeferred returns the deferred tools: the client's, and those of servers after them.
+func (d *decoder) allDeferred() []*deferredTool {
+	all := make([]*deferredTool, 0, len(d.deferredNames)+len(d.served.later))
+	for _, name := range d.deferredNames {
+		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: d.deferred[name]}
+		all = append(all, &deferredTool{own, name})
+	}
+	for i := range d.served.later {
+		all = append(all, &d.served.later[i])
+	}
+	return all
+}
+
+// spacesOf returns the namespaces of deferred tools, in the order of their first tools.
+func spacesOf(list []*deferredTool) (spaces []harmony.Namespace) {
+	at := map[string]int{}
+	for _, t := range list {
+		i, ok := at[t.Namespace]
+		if !ok {
+			i = len(spaces)
+			at[t.Namespace] = i
+			spaces = append(spaces, harmony.Namespace{Name: t.Namespace, Description: t.About})
+		}
+		spaces[i].Tools = append(spaces[i].Tools, t.Tool)
+	}
+	return spaces
+}
+
 // search returns what the reply needs of the searches; nil if there are none.
 func (d *decoder) search() *toolSearch {
 	if len(d.searches) == 0 {
 		return nil
 	}
 
-	// The model has what the conversation has found, and the tool that it has to call.
-	s := &toolSearch{names: d.searches, loaded: maps.Clone(d.found)}
-	if s.loaded == nil {
-		s.loaded = map[string]bool{}
-	}
-	s.loaded[d.chosen] = true
-	for _, name := range d.deferredNames {
-		// The reply outlives the body, of which the definitions are a part.
-		t := d.deferred[name]
-		s.deferred = append(s.deferred, hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{
-			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
-			Parameters: slices.Clone(t.Parameters),
-		}})
+	s := &toolSearch{names: d.searches, loaded: map[turn.ToolName]bool{}}
+	for _, t := range d.allDeferred() {
+		kept := *t
+		// The reply outlives the body, of which the client's definitions are a part.
+		if kept.Namespace == turn.FunctionsNamespace {
+			kept.shown = strings.Clone(t.shown)
+			kept.Tool = harmony.Tool{
+				Name: kept.shown, Description: strings.Clone(t.Tool.Description),
+				Parameters: slices.Clone(t.Tool.Parameters),
+			}
+		}
+		s.deferred = append(s.deferred, kept)
+		// The model has what the conversation has found.
+		if d.found[t.shown] {
+			s.loaded[kept.key()] = true
+		}
 	}
 	return s
 }
@@ -176,11 +253,12 @@ func (s *toolSearch) has(call *turn.CalledTool) bool {
 }
 
 // find runs a search, with spend for its steps of work. The model has what it finds from now on.
-func (s *toolSearch) find(spend func(steps int) error, name, arguments string) ([]harmony.Tool, error) {
+func (s *toolSearch) find(spend func(steps int) error, name, arguments string) ([]*deferredTool, error) {
+	var left []*deferredTool
 	var candidates []*hosted.Deferred
 	for i := range s.deferred {
-		if d := &s.deferred[i]; !s.loaded[d.Tool.Name] {
-			candidates = append(candidates, d)
+		if t := &s.deferred[i]; !s.loaded[t.key()] {
+			left, candidates = append(left, t), append(candidates, &t.Deferred)
 		}
 	}
 
@@ -192,19 +270,16 @@ func (s *toolSearch) find(spend func(steps int) error, name, arguments string) (
 		best = hosted.SearchDeferred(candidates, arguments)
 	}
 
-	found := make([]harmony.Tool, len(best))
+	found := make([]*deferredTool, len(best))
 	for n, i := range best {
-		t := candidates[i].Tool
-		found[n] = t
-		s.loaded[t.Name] = true
+		found[n] = left[i]
+		s.loaded[left[i].key()] = true
 	}
 	return found, err
 }
 
 // foundText is what the model sees of the outcome of a search.
-func foundText(found []harmony.Tool) string {
-	return hosted.FoundText([]harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}})
-}
+func foundText(found []*deferredTool) string { return hosted.FoundText(spacesOf(found)) }
 
 // maxSearch is how many steps of work a search may take on the exchange's goroutine: about 0.1 s.
 const maxSearch = 2_000_000
@@ -213,7 +288,7 @@ const maxSearch = 2_000_000
 // server.
 func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
 	// Of a search that breaks a bound nothing is found. The client gets the reason.
-	var found []harmony.Tool
+	var found []*deferredTool
 	code, result := "", refused
 	if refused != nil {
 		code = "too_many_requests"
@@ -238,15 +313,13 @@ func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
 		return e.appendBlock(dst, appendFound(nil, call, found, code, result))
 	}}
 	if len(found) > 0 {
-		run.Joins = &turn.JoinedTools{
-			Namespaces: []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}},
-		}
+		run.Joins = &turn.JoinedTools{Namespaces: spacesOf(found)}
 	}
 	return run
 }
 
 // appendFound appends the block of a search's outcome.
-func appendFound(dst []byte, call *turn.CalledTool, found []harmony.Tool, code string, result *tools.Result) []byte {
+func appendFound(dst []byte, call *turn.CalledTool, found []*deferredTool, code string, result *tools.Result) []byte {
 	dst = append(dst, `{"type":"tool_search_tool_result","tool_use_id":`...)
 	dst = append(jsontext.AppendString(dst, searchID(call.ID)), `,"content":`...)
 	if code != "" {
@@ -258,7 +331,7 @@ func appendFound(dst []byte, call *turn.CalledTool, found []harmony.Tool, code s
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = jsontext.AppendString(append(dst, `{"type":"tool_reference","tool_name":`...), t.Name)
+		dst = jsontext.AppendString(append(dst, `{"type":"tool_reference","tool_name":`...), t.shown)
 		dst = append(dst, '}')
 	}
 	return append(dst, "]}}"...)
@@ -267,28 +340,29 @@ func appendFound(dst []byte, call *turn.CalledTool, found []harmony.Tool, code s
 // searchID is the id of a search, as clients know it.
 func searchID(callID string) string { return builtinPrefix + strings.TrimPrefix(callID, callPrefix) }
 
-// readFound reads the references of a search's outcome, and returns what the model sees of
-// it. joins are the tools that it finds; not those that the model has already.
-func (m *message) readFound(v jsontext.Field, joins *joining) (string, *apierror.Error) {
-	var found []harmony.Tool
+// readFound reads the references of a search's outcome. joins are the tools that it finds; not
+// those that the model has already. The text of a result with references follows once all
+// tools are known.
+func (m *message) readFound(v jsontext.Field, joins *joining, result *turn.Item) *apierror.Error {
 	references := jsontext.Field{Result: v.Get("content.tool_references"), Path: v.Path + ".content.tool_references"}
 	// An error has no references, and a text of its own.
 	if !references.Exists() {
-		return servedText(v.Get("content")), nil
+		result.Text = servedText(v.Get("content"))
+		return nil
 	}
 
-	err := references.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	joins.path = v.Path
+	return references.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		if err := cmp.Or(m.d.countBlock(), v.RequireText("tool_name")); err != nil {
 			return err
 		}
 		name := v.Get("tool_name").Str
-		found = append(found, harmony.Tool{Name: name})
+		joins.found = append(joins.found, name)
 		if m.d.refers(name) {
 			joins.names = append(joins.names, name)
 		}
 		return nil
 	})
-	return foundText(found), err
 }
 
 // isSearch reports whether a block's call is one of a search.

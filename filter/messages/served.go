@@ -193,9 +193,7 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	call, result := &m.items[at-1], &m.items[at]
 	result.CallID, result.Path = call.CallID, v.Path
 	if joins := m.searches[id]; joins != nil {
-		text, err := m.readFound(v, joins)
-		result.Text = text
-		return err
+		return m.readFound(v, joins, result)
 	}
 	text, page, err := m.d.readSearched(v)
 	if err != nil {

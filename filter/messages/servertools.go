@@ -25,6 +25,10 @@ type serverTools struct {
 	maxSearches int    // 0: any number
 	container   string // that the request names, or else the one of the conversation
 	named       bool   // the request names it
+
+	// later are the tools that only a search finds, in the order of the servers; known once the
+	// servers have listed their tools.
+	later []deferredTool
 }
 
 // The names of the tools as clients of Anthropic's API know them.
@@ -197,6 +201,10 @@ func (n *names) refused(one, several string) *apierror.Error {
 // offerServed offers the tools of the servers that are known. Earlier calls of them get
 // the names that the model sees.
 func (d *decoder) offerServed() {
+	later := map[turn.ToolName]bool{}
+	for i := range d.served.later {
+		later[d.served.later[i].key()] = true
+	}
 	for _, s := range d.served.servers {
 		for i := range d.input.Items {
 			item := &d.input.Items[i]
@@ -208,6 +216,11 @@ func (d *decoder) offerServed() {
 		}
 
 		space := s.Offered()
+		if s.Builtin == nil {
+			space.Tools = slices.DeleteFunc(space.Tools, func(t harmony.Tool) bool {
+				return later[turn.ToolName{Namespace: space.Name, Name: t.Name}]
+			})
+		}
 		switch {
 		case s.Space().System:
 			d.input.Builtins = append(d.input.Builtins, space)
@@ -251,7 +264,7 @@ func (d *decoder) choose() *apierror.Error {
 }
 
 // named returns the tools of a name: the client's, a built-in tool's, or those of MCP
-// servers.
+// servers and of the client's toolsets.
 func (d *decoder) named(name string) []turn.ToolName {
 	own := []turn.ToolName{toolName(name)}
 	// A name of the client's own tools means that tool, whatever the servers list.
@@ -271,6 +284,7 @@ func (d *decoder) named(name string) []turn.ToolName {
 		}
 	}
 
+	found = append(found, d.members(name)...)
 	// Of a name that nobody has, preparing the turn says so.
 	if len(found) == 0 {
 		return own

@@ -114,17 +114,22 @@ func (d *decoder) readDefinition(v jsontext.Field) (*definedTool, *apierror.Erro
 // availability is which tools there are, as the conversation changes them.
 type availability struct {
 	d *decoder
-	// The client's functions, and which of them the model has been shown.
+	// The client's functions, the deferred tools of servers, these also by the names that clients
+	// know, and which of both the model has been shown.
 	functions map[string]*definedTool
-	shown     map[string]bool
+	later     map[turn.ToolName]*deferredTool
+	named     map[string][]*deferredTool
+	shown     map[turn.ToolName]bool
+	// found are the names of tools of servers that the results of searches have so far.
+	found map[string]bool
 	// withdrawn are the tools that must not be called any more; nil: there are none.
 	withdrawn map[turn.ToolName]bool
 	// made are the changes so far, as blocks, by what each is about; order is when. A later
 	// change of the same takes the place of an earlier one.
 	made  map[string]madeChange
 	order int
-	// named are the tools of servers, as far as they were needed.
-	named map[*hosted.Server][]turn.ToolName
+	// all are the tools of servers, as far as they were needed.
+	all map[*hosted.Server][]turn.ToolName
 }
 
 // madeChange is a change that the conversation has made.
@@ -163,24 +168,60 @@ func (a *availability) changes() []byte {
 
 // newAvailability returns what is there at the beginning of the conversation.
 func (d *decoder) newAvailability() *availability {
-	a := &availability{d: d, functions: map[string]*definedTool{}, shown: map[string]bool{}}
+	a := &availability{
+		d: d, functions: map[string]*definedTool{}, shown: map[turn.ToolName]bool{},
+		later: map[turn.ToolName]*deferredTool{}, named: map[string][]*deferredTool{}, found: map[string]bool{},
+	}
 	for _, t := range d.tools {
 		a.functions[t.Name] = &definedTool{Tool: t}
-		a.shown[t.Name] = true
+		a.shown[toolName(t.Name)] = true
 	}
 	for name, t := range d.deferred {
 		a.functions[name] = &definedTool{Tool: t, strict: d.strict[name]}
 	}
+	for i := range d.served.later {
+		t := &d.served.later[i]
+		a.later[t.key()], a.named[t.shown] = t, append(a.named[t.shown], t)
+	}
 	return a
+}
+
+// foundNames returns the tools that a search has named: a function of the client, or the tools of
+// servers that have the name. One that is gone was a function.
+func (a *availability) foundNames(names []string) []*deferredTool {
+	var found []*deferredTool
+	for _, name := range names {
+		if served := a.named[name]; a.functions[name] == nil && served != nil {
+			// A search does not find again what the model has. A name that came with each result would
+			// stand for the tools of hundreds of servers each time.
+			if !a.found[name] {
+				found = append(found, served...)
+			}
+			a.found[name] = true
+			continue
+		}
+		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{Name: name}}
+		found = append(found, &deferredTool{own, name})
+	}
+	return found
 }
 
 // apply gives an item its tools, and returns what the model is told beside; "": nothing.
 func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 	for _, name := range j.names {
-		if t := a.functions[name]; t != nil && !a.shown[name] {
-			a.show(j, t)
-			reference := jsontext.AppendString([]byte(`{"type":"tool_reference","name":`), name)
-			a.note("."+name, "tool_addition", string(append(reference, '}')))
+		if t := a.functions[name]; t != nil {
+			if a.show(j, toolName(name)) {
+				reference := jsontext.AppendString([]byte(`{"type":"tool_reference","name":`), name)
+				a.note("."+name, "tool_addition", string(append(reference, '}')))
+			}
+			continue
+		}
+		for _, t := range a.named[name] {
+			if a.show(j, t.key()) {
+				reference := jsontext.AppendString([]byte(`{"type":"mcp_tool_reference","server_name":`), t.Namespace)
+				reference = jsontext.AppendString(append(reference, `,"name":`...), name)
+				a.note(t.Namespace+"."+name, "tool_addition", string(append(reference, '}')))
+			}
 		}
 	}
 
@@ -189,7 +230,7 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 		change := &j.changes[i]
 		if change.defined != nil {
 			a.functions[change.name] = change.defined
-			a.show(j, change.defined)
+			a.join(j, harmony.Namespace{Name: turn.FunctionsNamespace}, change.defined)
 		}
 		changed, err := a.find(change)
 		if err == nil {
@@ -207,9 +248,9 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 			continue
 		}
 		if change.removes {
-			gone = append(gone, change.shownName(changed))
+			gone = append(gone, shownNames(changed))
 		} else {
-			again = append(again, change.shownName(changed))
+			again = append(again, shownNames(changed))
 		}
 	}
 
@@ -226,8 +267,8 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 // it is not of tools that it has never seen, or that join.
 func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (told bool) {
 	for _, name := range tools {
-		client := name.Namespace == turn.FunctionsNamespace && !name.Builtin
-		hidden := client && !a.shown[name.Name]
+		space, tool := a.definition(name)
+		hidden := tool != nil && !a.shown[name]
 		switch {
 		case removes && !a.withdrawn[name]:
 			if a.withdrawn == nil {
@@ -236,7 +277,7 @@ func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (
 			a.withdrawn[name] = true
 			told = told || !hidden
 		case !removes && hidden:
-			a.show(j, a.functions[name.Name])
+			a.join(j, space, tool)
 			delete(a.withdrawn, name)
 		case !removes && a.withdrawn[name]:
 			delete(a.withdrawn, name)
@@ -246,18 +287,21 @@ func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (
 	return told
 }
 
-// shownName is how the model is told of the tools of a change.
-func (c *toolChange) shownName(tools []turn.ToolName) string {
-	t := tools[0]
-	space := t.Namespace
-	if space != turn.FunctionsNamespace && !t.Builtin {
-		space = turn.ModelName(space)
+// shownNames is how the model is told of the tools of a change.
+func shownNames(tools []turn.ToolName) string {
+	var shown []string
+	for i, t := range tools {
+		space := t.Namespace
+		if space != turn.FunctionsNamespace && !t.Builtin {
+			space = turn.ModelName(space)
+		}
+		// All tools of a server have one name here, however many they are.
+		if t.Name == "" || i+1 < len(tools) && tools[i+1].Namespace == t.Namespace {
+			return space
+		}
+		shown = append(shown, space+"."+turn.ModelName(t.Name))
 	}
-	// All tools of a server have one name here, however many they are.
-	if len(tools) > 1 || t.Name == "" {
-		return space
-	}
-	return space + "." + turn.ModelName(t.Name)
+	return strings.Join(shown, ", ")
 }
 
 // noteChange notes a change of a message.
@@ -273,14 +317,40 @@ func (a *availability) noteChange(change *toolChange) {
 	a.note(about, kind, change.raw)
 }
 
-// show has a function join the conversation.
-func (a *availability) show(j *joining, t *definedTool) {
-	a.shown[t.Name] = true
-	if j.tools.Namespaces == nil {
-		j.tools.Namespaces = []harmony.Namespace{{Name: turn.FunctionsNamespace}}
+// definition returns a function of the client, or a deferred tool of a server, with its namespace
+// as it joins; nil: it is another tool, which is offered from the beginning.
+func (a *availability) definition(name turn.ToolName) (space harmony.Namespace, t *definedTool) {
+	space.Name = name.Namespace
+	if name.Namespace == turn.FunctionsNamespace && !name.Builtin {
+		return space, a.functions[name.Name]
 	}
-	space := &j.tools.Namespaces[0]
-	space.Tools = append(space.Tools, t.Tool)
+	if later := a.later[name]; later != nil {
+		space.Description = later.About
+		return space, &definedTool{Tool: later.Tool}
+	}
+	return space, nil
+}
+
+// show has a deferred tool join the conversation, and reports whether it was not there yet.
+func (a *availability) show(j *joining, name turn.ToolName) bool {
+	if a.shown[name] {
+		return false
+	}
+	space, t := a.definition(name)
+	a.join(j, space, t)
+	return true
+}
+
+// join has a tool join the conversation, in a namespace.
+func (a *availability) join(j *joining, space harmony.Namespace, t *definedTool) {
+	a.shown[turn.ToolName{Namespace: space.Name, Name: t.Name}] = true
+	at := slices.IndexFunc(j.tools.Namespaces, func(n harmony.Namespace) bool { return n.Name == space.Name })
+	if at < 0 {
+		at = len(j.tools.Namespaces)
+		j.tools.Namespaces = append(j.tools.Namespaces, space)
+	}
+	joined := &j.tools.Namespaces[at]
+	joined.Tools = append(joined.Tools, t.Tool)
 
 	if t.strict && j.tools.Strict == nil {
 		j.tools.Strict = map[turn.ToolName]bool{}
@@ -301,6 +371,9 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 			if s.Builtin != nil && shownName(s) == change.name {
 				return a.toolsOf(s), nil
 			}
+		}
+		if members := d.members(change.name); members != nil {
+			return members, nil
 		}
 		// A tool of the request that cannot be offered here is there to the client.
 		if d.absent[change.name] {
@@ -332,7 +405,7 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 
 // toolsOf returns the tools of a server.
 func (a *availability) toolsOf(s *hosted.Server) []turn.ToolName {
-	if tools, ok := a.named[s]; ok {
+	if tools, ok := a.all[s]; ok {
 		return tools
 	}
 
@@ -340,10 +413,10 @@ func (a *availability) toolsOf(s *hosted.Server) []turn.ToolName {
 	for _, name := range s.Names() {
 		tools = append(tools, turn.ToolName{Namespace: s.Label, Name: name, Builtin: s.Space().System})
 	}
-	if a.named == nil {
-		a.named = map[*hosted.Server][]turn.ToolName{}
+	if a.all == nil {
+		a.all = map[*hosted.Server][]turn.ToolName{}
 	}
-	a.named[s] = tools
+	a.all[s] = tools
 	return tools
 }
 

@@ -138,6 +138,10 @@ type joining struct {
 	tools   *turn.JoinedTools // of the item
 	names   []string
 	changes []toolChange
+
+	// Of the outcome of a search: the tools that it names, and where its result is.
+	found []string
+	path  string
 }
 
 // join adds an item with the tools of these names, which join the conversation there.
@@ -157,6 +161,8 @@ func (d *decoder) offerTools() *apierror.Error {
 			apierror.One(d.twice, "Two tools have the name %s.", "Two tools have each of the names %s."))
 	}
 
+	d.deferServed()
+	d.offerSearches()
 	if len(d.tools) > 0 {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}
@@ -166,6 +172,8 @@ func (d *decoder) offerTools() *apierror.Error {
 	}
 
 	d.offerServed()
+	// It takes back what the tools demand, for the request of the summary alone.
+	d.askForSummary()
 	return d.choose()
 }
 
@@ -188,6 +196,10 @@ func (d *decoder) joinTools() *apierror.Error {
 		// The items of the kind have their joinings in the same order.
 		j := d.joining[next]
 		next++
+		// The tools of servers are known only here. A compaction keeps no result.
+		if last := len(items) - 1; j.path != "" && last >= 0 && items[last].Path == j.path {
+			items[last].Text = foundText(available.foundNames(j.found))
+		}
 		told, err := available.apply(j)
 		if err != nil {
 			return err

@@ -12,7 +12,8 @@ import (
 // by the contexts of [WithLocal]. It is safe for concurrent use.
 //
 // What a response of it continues may be in it too, or in the store. When there is no room, the
-// response that was unused for longest and that no other one continues is forgotten.
+// response that was unused for longest and that no other one continues is forgotten. One that a
+// request could not continue is withdrawn.
 type Local struct {
 	limit int
 	room  Room
@@ -29,6 +30,8 @@ type localResponse struct {
 	bytes    int
 	used     int64 // number of its last use
 	children int   // responses of the Local that continue it
+	// withdrawn says that only those that continue it already have it.
+	withdrawn bool
 }
 
 // localOverhead is roughly what a response takes beside its JSON.
@@ -112,12 +115,36 @@ func (l *Local) forget() bool {
 		return false
 	}
 
-	delete(l.responses, oldest.ID)
-	l.bytes -= oldest.bytes
-	if previous := l.responses[oldest.Previous]; previous != nil {
+	l.remove(oldest)
+	return true
+}
+
+// remove forgets a response that no other one continues.
+func (l *Local) remove(r *localResponse) {
+	delete(l.responses, r.ID)
+	l.bytes -= r.bytes
+	if previous := l.responses[r.Previous]; previous != nil {
 		previous.children--
 	}
-	return true
+}
+
+// Withdraw has a response, if there is one with the id, not be found any more. Responses that
+// continue it stay whole.
+func (l *Local) Withdraw(id string) {
+	l.mu.Lock()
+	r, freed := l.responses[id], 0
+	switch {
+	case r == nil:
+	case r.children > 0:
+		r.withdrawn = true
+	default:
+		freed = r.bytes
+		l.remove(r)
+	}
+	l.mu.Unlock()
+
+	// Returning is not refused. The room's own lock is not waited for under the Local's.
+	_ = l.room(-freed)
 }
 
 // chain returns a response and those before it that the Local has, the first one first; none if
@@ -127,8 +154,13 @@ func (l *Local) chain(id string) []*Response {
 	defer l.mu.Unlock()
 
 	l.uses++
+	last := l.responses[id]
+	if last == nil || last.withdrawn {
+		return nil
+	}
+
 	var chain []*Response
-	for r := l.responses[id]; r != nil; r = l.responses[r.Previous] {
+	for r := last; r != nil; r = l.responses[r.Previous] {
 		r.used = l.uses
 		chain = append(chain, r.Response)
 	}

@@ -147,3 +147,38 @@ func TestLocalForgets(t *testing.T) {
 		t.Errorf("%d bytes stay taken", room.taken)
 	}
 }
+
+// What is withdrawn is not found, but what continues it has it.
+func TestLocalWithdraws(t *testing.T) {
+	t.Parallel()
+	size := bodySize(localResponseOf("00", "")) + localOverhead
+	room := &localRoom{most: 4 * size}
+	l := NewLocal(4*size, room.take)
+	for _, r := range []*Response{localResponseOf("00", ""), localResponseOf("01", "00"), localResponseOf("02", "01")} {
+		if err := l.put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	l.Withdraw("none")
+	l.Withdraw("01")
+	if got := idsOf(l.chain("01")); got != "" || room.taken != 3*size {
+		t.Errorf("the chain of what is withdrawn is %q, %d bytes are taken", got, room.taken)
+	}
+	if got := idsOf(l.chain("02")); got != "00 01 02" {
+		t.Errorf("the chain of what continues it is %q", got)
+	}
+
+	// Without a successor it is forgotten at once.
+	l.Withdraw("02")
+	l.Withdraw("01")
+	if got := idsOf(l.chain("00")); got != "00" || room.taken != size {
+		t.Errorf("the chain of the first is %q, %d bytes are taken", got, room.taken)
+	}
+
+	l.Close()
+	l.Withdraw("00")
+	if room.taken != 0 {
+		t.Errorf("%d bytes stay taken", room.taken)
+	}
+}

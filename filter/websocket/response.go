@@ -34,7 +34,8 @@ type response struct {
 	lane     string
 	settings []byte
 	turn     turn
-	held     int // bytes of the memory budget, of the event and the settings
+	previous string // id of the response that it continues
+	held     int    // bytes of the memory budget, of the event and the settings
 
 	ctx    context.Context //nolint:containedctx // that of its exchange
 	cancel context.CancelFunc
@@ -68,6 +69,7 @@ var _ extproc.Interruptible = (*response)(nil)
 func (r *response) make() {
 	r.turn = r.c.withPending(r.turn)
 	r.body = r.turn.appendTo(r.settings)
+	r.previous = strings.Clone(gjson.Parse(r.turn.previous).Str)
 	// The event's own bytes are not needed any more.
 	r.turn = turn{}
 
@@ -89,8 +91,18 @@ func (r *response) make() {
 
 // fail sends an error in place of the response, or of the rest of it.
 func (r *response) fail(err *apierror.Error) {
+	r.failed()
 	r.c.write(eventOf(r.lane, err))
 	r.end()
+}
+
+// failed is called before the client learns that the response has failed. If only the connection
+// has what it continues, nothing continues that any more: OpenAI's service does so, and Open
+// Responses demands it. The client sends its history again.
+func (r *response) failed() {
+	if r.previous != "" {
+		r.c.local.Withdraw(r.previous)
+	}
 }
 
 func (r *response) end() {
@@ -203,6 +215,7 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 		}
 	}
 	status := int(reply.GetStatus().GetCode())
+	r.failed()
 	r.c.write(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
 	r.end()
 }
@@ -231,6 +244,9 @@ func (r *response) event(json []byte) error {
 		for _, end := range endNames {
 			if bytes.HasPrefix(json, end.name) {
 				r.status = end.status
+				if r.status == "failed" {
+					r.failed()
+				}
 				// Input that comes from now on is for the next response.
 				if r.close() {
 					r.last = bytes.Clone(json)

@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 // An exchange gets the event as a POST with the headers of the upgrade, and its reply comes as
@@ -98,6 +100,60 @@ func TestErrors(t *testing.T) {
 	}
 	c.send(`{"type":"response.create","model":"m"}`)
 	c.until("response.completed")
+}
+
+// What a response has failed to continue is not found any more, however it has failed; one that was
+// canceled or cut has not failed.
+func TestFailedContinuation(t *testing.T) {
+	t.Parallel()
+	found := make(chan bool, 1)
+	s := start(t, nil, func(x *fakeExchange) {
+		ctx, previous := x.driver.Context(), gjson.Get(x.body, "previous_response_id").Str
+		responses := store.WithLocals(missing{})
+		if previous == "" {
+			if err := responses.Put(store.Locally(ctx), "", &store.Response{ID: "resp_1"}); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := responses.Get(ctx, "", cmp.Or(previous, "resp_1"))
+		found <- err == nil
+
+		switch how := gjson.Get(x.body, "model").Str; how {
+		case "refused":
+			x.refuse(apierror.New(http.StatusBadRequest, "", "input", "No."), nil)
+		case "gone":
+			x.driver.(*response).cancel()
+		default:
+			x.created("resp_2")
+			x.complete(how, "")
+		}
+	})
+
+	for how, stays := range map[string]bool{
+		"completed": true, "incomplete": true, "cancelled": true, "failed": false, "refused": false, "gone": false,
+	} {
+		c := s.dial(t)
+		for i, e := range []string{
+			`{"type":"response.create","model":"completed"}`,
+			`{"type":"response.create","previous_response_id":"resp_1","model":"` + how + `"}`,
+			`{"type":"response.create","previous_response_id":"resp_1","model":"completed"}`,
+		} {
+			c.send(e)
+			if got := <-found; got != (i < 2 || stays) {
+				t.Errorf("%s, event %d: found is %v", how, i, got)
+			}
+			for kind := ""; kind == "" || kind == "response.created"; {
+				kind = c.next().Get("type").Str
+			}
+		}
+	}
+}
+
+// missing is a store without responses.
+type missing struct{ store.Store }
+
+func (missing) Get(context.Context, string, string) (*store.Response, error) {
+	return nil, store.ErrNotFound
 }
 
 // An exchange that ends without a reply, as after a panic, leaves no client waiting.

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { delimiter, dirname, join } from "node:path";
+import { Receiver } from "ws";
 import { api, cases, main, model } from "./matrix.mjs";
 
 export { api, cases, model };
@@ -26,13 +27,17 @@ export function write(name, content) {
 // relay is between the agent and Envoy. It keeps the model calls that the agent makes.
 const calls = [];
 let called = () => {};
+function keep(body) {
+  const call = JSON.parse(body);
+  if (call.generate === false) return; // Codex has the prompt prepared: no call of the model
+  calls.push(call);
+  called();
+}
+const onwards = (from, headers = from.headers) => request(new URL(from.url, process.env.ANTHROPIC_BASE_URL), { method: from.method, headers });
 const relay = createServer(async (from, to) => {
   const body = Buffer.concat(await Array.fromAsync(from));
-  if (from.method === "POST" && /\/(messages|completions|responses)(\?|$)/.test(from.url)) {
-    calls.push(JSON.parse(body));
-    called();
-  }
-  const onward = request(new URL(from.url, process.env.ANTHROPIC_BASE_URL), { method: from.method, headers: from.headers });
+  if (from.method === "POST" && /\/(messages|completions|responses)(\?|$)/.test(from.url)) keep(body);
+  const onward = onwards(from);
   onward.on("error", () => to.destroy());
   to.on("close", () => onward.destroy());
   onward.on("response", (reply) => {
@@ -40,6 +45,31 @@ const relay = createServer(async (from, to) => {
     reply.on("error", () => to.destroy()).pipe(to);
   });
   onward.end(body);
+});
+// A WebSocket's frames are passed on as they are, and read beside that: without compression.
+relay.on("upgrade", (from, client, begun) => {
+  const { "sec-websocket-extensions": _, ...headers } = from.headers;
+  const onward = onwards(from, headers);
+  const frames = new Receiver({ isServer: true, maxPayload: 0 });
+  frames.on("message", (event) => keep(event)).on("error", () => client.destroy());
+  const head = (reply) => {
+    const lines = reply.rawHeaders.map((text, i) => (i % 2 ? `${text}\r\n` : `${text}: `));
+    client.write(`HTTP/1.1 ${reply.statusCode} ${reply.statusMessage}\r\n${lines.join("")}\r\n`);
+  };
+  onward.on("upgrade", (reply, server, first) => {
+    head(reply);
+    client.write(first);
+    for (const [one, other] of [[client, server], [server, client]]) one.on("error", () => other.destroy()).on("close", () => other.destroy());
+    client.on("data", (bytes) => frames.write(Buffer.from(bytes))); // a copy: it unmasks in place
+    client.unshift(begun);
+    client.pipe(server).pipe(client);
+  });
+  onward.on("response", (reply) => {
+    head(reply);
+    reply.pipe(client);
+  });
+  onward.on("error", () => client.destroy());
+  onward.end();
 });
 relay.listen(0, "127.0.0.1");
 await once(relay, "listening");

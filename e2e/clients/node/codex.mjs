@@ -9,7 +9,8 @@ model_reasoning_summary = "auto"
 [model_providers.envoy]
 name = "Envoy"
 base_url = "${origin}/v1"
-wire_api = "${api}"
+wire_api = "${api === "chat" ? "chat" : "responses"}"
+supports_websockets = ${api === "websocket"}
 `);
 
 async function ask(prompt, { model: asked = model, again, schema } = {}) {

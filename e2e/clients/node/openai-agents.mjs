@@ -1,12 +1,16 @@
 // The OpenAI Agents SDK for JavaScript.
-import { Agent, MemorySession, OpenAIConversationsSession, Runner, setDefaultOpenAIClient, setOpenAIAPI, tool } from "@openai/agents";
+import { Agent, MemorySession, OpenAIConversationsSession, Runner, setDefaultOpenAIClient, setOpenAIAPI, setOpenAIResponsesTransport, tool } from "@openai/agents";
 import OpenAI from "openai";
+import { WebSocket } from "ws";
 import { z } from "zod";
 import { api, cases, faults, main, model } from "./matrix.mjs";
 
 const client = new OpenAI({ maxRetries: 0 });
 setDefaultOpenAIClient(client);
 setOpenAIAPI(api === "chat" ? "chat_completions" : "responses");
+if (api === "websocket") setOpenAIResponsesTransport("websocket");
+// Node has a WebSocket since version 22.
+globalThis.WebSocket ??= WebSocket;
 const runner = new Runner({ tracingDisabled: true });
 const agent = new Agent({ name: "Weather", model, modelSettings: { reasoning: { summary: "auto" } } });
 

@@ -143,4 +143,65 @@ const responses = {
   },
 };
 
-await main({ chat, responses }[api]);
+// make makes a response over the connection, which is not stored, and counts the deltas of its text.
+let connection;
+async function make(prompt, more = {}) {
+  if (!connection) {
+    const { ResponsesWS } = await import("openai/resources/responses/ws");
+    connection = new ResponsesWS(client);
+    connection.on("error", () => {}); // those of requests are read below
+  }
+  let pieces = 0;
+  const events = connection.stream();
+  connection.send({ type: "response.create", model, input: prompt, store: false, ...more });
+  for await (const { type, message, error } of events) {
+    if (type === "error") throw { name: `error ${error.error?.status}`, message: error.message };
+    if (type !== "message") continue;
+    if (message.type === "response.output_text.delta") pieces++;
+    if (message.type === "response.failed") throw { name: message.type, message: message.response.error.message };
+    if (message.type === "response.completed") return { reply: message.response, pieces };
+  }
+}
+
+const textOf = (reply) => reply.output.at(-1).content[0].text;
+
+const websocket = {
+  async text() {
+    return { text: textOf((await make([parts(cases.text.prompt, "input_text")])).reply) };
+  },
+  async stream() {
+    const { reply, pieces } = await make(cases.stream.prompt);
+    return { text: textOf(reply), pieces };
+  },
+  async tools() {
+    const tools = [helpers.zodResponsesFunction({ name: "get_weather", parameters: z.object({ city: z.string() }) })];
+    const first = (await make(cases.tools.prompt, { tools })).reply;
+    const call = first.output.at(-1);
+    const output = { type: "function_call_output", call_id: call.call_id, output: cases.tools.result };
+    const { reply } = await make([output], { tools, previous_response_id: first.id });
+    return { city: JSON.parse(call.arguments).city, text: textOf(reply) };
+  },
+  async structured() {
+    const text = { format: helpers.zodTextFormat(Report, "weather") };
+    return sameReport(Report.parse(JSON.parse(textOf((await make(`JSON ${JSON.stringify(report)}`, { text })).reply))));
+  },
+  async reasoning() {
+    const { reply } = await make(cases.reasoning.prompt, { reasoning: { summary: "auto" } });
+    return { reasoning: reply.output[0].summary[0].text, text: textOf(reply) };
+  },
+  async usage() {
+    const { usage } = (await make(cases.usage.prompt)).reply;
+    return { input: usage.input_tokens, output: usage.output_tokens };
+  },
+  errors: faults(({ model, prompt }) => make(prompt, { model }), (error) => error.name),
+  async state() {
+    const first = [user(cases.state.first)];
+    const { reply } = await make(first);
+    const sent = await make([...first, ...reply.output, user(cases.state.second)]);
+    const chained = await make(cases.state.second, { previous_response_id: reply.id });
+    return { history: textOf(sent.reply), previous_response_id: textOf(chained.reply) };
+  },
+};
+
+await main({ chat, responses, websocket }[api]);
+connection?.close();

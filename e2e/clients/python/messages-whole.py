@@ -20,8 +20,9 @@ def user(text):
 
 def both(api, **request):
     """The message of a request, whole and streamed."""
-    whole = api.messages.create(**COMMON, **request)
-    with api.messages.stream(**COMMON, **request) as events:
+    request = COMMON | request
+    whole = api.messages.create(**request)
+    with api.messages.stream(**request) as events:
         for _ in events:
             pass
         streamed = events.get_final_message()
@@ -116,3 +117,7 @@ for message in both(client.beta, messages=talk, compaction={"type": "summarize",
     assert later.content[0].text == "hello Ann", later
     error = refused(messages=[{"role": "assistant", "content": [{**block, "content": "other"}]}, user("Hi")])
     assert isinstance(error, CompactionContentMismatchError), error
+
+# Without an output the engine has the prompt in its cache, and the message is empty.
+for message in both(client, messages=[user("Hi")], max_tokens=0):
+    assert message.content == [] and message.stop_reason == "max_tokens" and message.usage.output_tokens == 0, message

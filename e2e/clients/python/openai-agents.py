@@ -1,7 +1,10 @@
 """The OpenAI Agents SDK for Python."""
 
+import functools
+
 import agents
 import openai
+from agents.models.openai_responses import OpenAIResponsesWSModel
 from openai.types.responses import ResponseTextDeltaEvent
 from openai.types.shared import Reasoning
 from pydantic import BaseModel, Field
@@ -12,10 +15,21 @@ agents.set_tracing_disabled(True)
 client = openai.AsyncOpenAI(max_retries=0)
 
 
+MODELS = {
+    "chat": agents.OpenAIChatCompletionsModel,
+    "responses": agents.OpenAIResponsesModel,
+    "websocket": OpenAIResponsesWSModel,
+}
+
+
+@functools.cache
+def model(name):
+    return MODELS[API](model=name, openai_client=client)
+
+
 def agent(name=MODEL, **more):
-    kind = agents.OpenAIChatCompletionsModel if API == "chat" else agents.OpenAIResponsesModel
     settings = agents.ModelSettings(reasoning=Reasoning(summary="auto"), include_usage=True)
-    return agents.Agent(name="Weather", model=kind(model=name, openai_client=client), model_settings=settings, **more)
+    return agents.Agent(name="Weather", model=model(name), model_settings=settings, **more)
 
 
 async def run(text, **more):
@@ -94,7 +108,7 @@ async def state():
         "history": (await run(again)).final_output,
         "session": (await run(CASES.state.second, session=session)).final_output,
     }
-    if API == "responses":
+    if API != "chat":
         chained = await run(CASES.state.second, previous_response_id=first.last_response_id)
         conversation = agents.OpenAIConversationsSession(openai_client=client)
         await run(CASES.state.first, session=conversation)

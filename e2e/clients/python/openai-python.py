@@ -82,7 +82,7 @@ if API == "chat":
         reply = chat.create(model=MODEL, messages=[*messages, message(CASES.state.second)])
         return {"history": reply.choices[0].message.content}
 
-else:
+elif API == "responses":
     responses = client.responses
     GET_WEATHER = openai.pydantic_function_tool(Place, name="get_weather")["function"] | {"type": "function"}
 
@@ -153,6 +153,74 @@ else:
             joined = responses.create(model=MODEL, input=CASES.state.second, conversation=conversation)
             ways["conversation"] = joined.output_text
         return ways
+
+else:
+    GET_WEATHER = openai.pydantic_function_tool(Place, name="get_weather")["function"] | {"type": "function"}
+    connection = client.responses.connect().enter()
+
+    def make(prompt, name=MODEL, **more):
+        """Makes a response that is not stored. Returns it and the deltas of its text."""
+        connection.response.create(model=name, input=prompt, store=False, **more)
+        pieces = []
+        for event in connection:
+            if event.type == "response.output_text.delta":
+                pieces.append(event.delta)
+            elif event.type == "error":
+                raise failed(f"error {event.status}", event.error.message)
+            elif event.type == "response.failed":
+                raise failed(event.type, event.response.error.message)
+            elif event.type == "response.completed":
+                return event.response, pieces
+
+    def failed(name, message):
+        """Returns an exception with a name: the SDK has none for what comes as an event."""
+        return type(name, (Exception,), {})(message)
+
+    @capability
+    def text():
+        return {"text": make([parts(CASES.text.prompt, "input_text")])[0].output_text}
+
+    @capability
+    def stream():
+        reply, pieces = make(CASES.stream.prompt)
+        assert reply.output_text == "".join(pieces)
+        return {"text": reply.output_text, "pieces": len(pieces)}
+
+    @capability
+    def tools():
+        first, _ = make(CASES.tools.prompt, tools=[GET_WEATHER])
+        call = first.output[-1]
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": CASES.tools.result}
+        reply, _ = make([output], tools=[GET_WEATHER], previous_response_id=first.id)
+        return {"city": json.loads(call.arguments)["city"], "text": reply.output_text}
+
+    @capability
+    def structured():
+        schema = openai.pydantic_function_tool(Report)["function"]["parameters"]
+        format = {"type": "json_schema", "name": "report", "schema": schema, "strict": True}
+        return same(Report.model_validate_json(make(PROMPT, text={"format": format})[0].output_text))
+
+    @capability
+    def reasoning():
+        reply, _ = make(CASES.reasoning.prompt, reasoning={"summary": "auto"})
+        return {"reasoning": reply.output[0].summary[0].text, "text": reply.output_text}
+
+    @capability
+    def usage():
+        used = make(CASES.usage.prompt)[0].usage
+        return {"input": used.input_tokens, "output": used.output_tokens}
+
+    @fault
+    def fails(case):
+        return make(case.prompt, case.model)
+
+    @capability
+    def state():
+        first = [message(CASES.state.first)]
+        reply, _ = make(first)
+        sent, _ = make([*first, *reply.output, message(CASES.state.second)])
+        chained, _ = make(CASES.state.second, previous_response_id=reply.id)
+        return {"history": sent.output_text, "previous_response_id": chained.output_text}
 
 
 main()

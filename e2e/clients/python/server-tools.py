@@ -65,3 +65,18 @@ for tools in [], [{"type": "mcp_toolset", "mcp_server_name": "docs", "configs": 
         model=MODEL, max_tokens=2000, messages=history, mcp_servers=servers, tools=tools, betas=["mcp-client-2025-11-20"]
     )
     types(later.content, "text")
+
+# Deferred tools of a server, which the filter's search finds. The SDK sends its blocks back.
+later = [
+    {"type": "mcp_toolset", "mcp_server_name": "docs", "default_config": {"defer_loading": True}},
+    {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+]
+options = {"model": MODEL, "max_tokens": 2000, "mcp_servers": servers, "tools": later, "betas": ["mcp-client-2025-11-20"]}
+asked = [{"role": "user", "content": 'NOTHINK\nCALL functions.tool_search_tool_bm25 {"query":"search"}\nCALL docs.search {"q":"ü"}\nSAY found'}]
+with client.beta.messages.stream(messages=asked, **options) as events:
+    message = events.get_final_message()
+types(message.content, "server_tool_use", "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result", "text")
+assert "search" in [r.tool_name for r in message.content[1].content.tool_references], message
+assert message.content[3].content[0].text == "found ü", message
+history = [*asked, {"role": "assistant", "content": message.content}, {"role": "user", "content": "NOTHINK\nSAY yes"}]
+types(client.beta.messages.create(messages=history, **options).content, "text")
