@@ -189,7 +189,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // ErrAddressInUse means that Envoy exited because another process uses one of its
 // addresses.
-var ErrAddressInUse = errors.New("another process uses an address of Envoy")
+var ErrAddressInUse = errors.New("another process listens at an address of Envoy")
 
 // Err returns the reason why the process ended. Call it only after Done is closed.
 func (p *Process) Err() error {

@@ -130,7 +130,7 @@ func TestCommandLine(t *testing.T) {
 		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "failure in the log"},
 		{"Envoy fails, last line", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "envoy-harmony: start Envoy: the process exited: exit status 3\n"},
 		{"Envoy is another program", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "the process exited without an error"},
-		{"address in use", map[string]string{"ENVOY_BIN": inUse}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use; set another one with --listen or --envoy-admin"},
+		{"address in use", map[string]string{"ENVOY_BIN": inUse}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use: stop that process, or choose another address with --listen"},
 		{"listen", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:bad", 1, "", "admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

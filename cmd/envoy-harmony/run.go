@@ -3,13 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -109,6 +108,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	}
 	s.adjust(cfg)
 
+	o.envoy.Instance = rand.Text()
 	bootstrap, err := o.bootstrap(cfg)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		Log: func(line string) { envoyLog.Warn(line) },
 	})
 	if errors.Is(err, envoy.ErrAddressInUse) {
-		return fmt.Errorf("%w; set another one with --listen or --envoy-admin", err)
+		return fmt.Errorf("%w: stop that process, or choose another address with %s", err, o.addressOf(cfg, err))
 	}
 	if err != nil {
 		return ignoreCancel(ctx, err)
@@ -143,7 +143,8 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
 
-	if err := waitUntilUsable(ctx, proxy, address, log.WithFields(probed(o.envoy, cfg))); err != nil {
+	p := probe{address: address, instance: o.envoy.Instance, log: log.WithFields(probed(o.envoy, cfg))}
+	if err := p.wait(ctx, proxy.Done(), proxy.Err); err != nil {
 		return ignoreCancel(ctx, err)
 	}
 
@@ -171,6 +172,20 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 			"loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
 	}
 	return envoy.Bootstrap(forConfig(o.envoy, cfg))
+}
+
+// addressOf returns what sets the address that an error of [envoy.ErrAddressInUse] names.
+func (o runOptions) addressOf(cfg *config.Config, err error) string {
+	loopback, _ := cfg.LoopbackAddress()
+	for _, flag := range []struct{ name, address string }{
+		{"--envoy-admin", o.envoy.Admin},
+		{"loopback in the configuration", loopback},
+	} {
+		if _, port, ok := net.SplitHostPort(flag.address); ok == nil && strings.Contains(err.Error(), ":"+port+"'") {
+			return flag.name
+		}
+	}
+	return "--listen"
 }
 
 // drainTogether closes the clients' listener, waits until running requests end, at
@@ -218,75 +233,4 @@ func ignoreCancel(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-const (
-	probeInterval = 100 * time.Millisecond
-	probeTimeout  = 10 * time.Second
-	probeNews     = 10 * time.Second // interval of log lines while an engine does not answer
-)
-
-// probed returns log fields for the service that answers probes, which is the one
-// for other models and paths.
-func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
-	if o.Upstream != "" {
-		return logrus.Fields{"upstream": o.Upstream}
-	}
-	for _, e := range envoyEngines(cfg) {
-		// Probes go where the bootstrap sends other paths: a gRPC service has none of the API.
-		if !e.GRPC {
-			return logrus.Fields{"engine": e.Name, "urls": strings.Join(e.URLs, ",")}
-		}
-	}
-	return nil
-}
-
-// waitUntilUsable probes the whole path until it works. OPTIONS of the chat path
-// passes through Envoy and the filter to the engine. Any answer of the engine is a
-// success. If one of the three does not run, the status is 5xx.
-func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
-	// Engines and Envoy take some moments to start: that is not worth a line.
-	news := time.Now().Add(probeInterval * 5)
-	for {
-		status, err := statusOf(ctx, http.MethodOptions, "http://"+address+"/v1/chat/completions", probeTimeout)
-		if err == nil && status < http.StatusInternalServerError {
-			return nil
-		}
-
-		if time.Now().After(news) {
-			line := log.WithField("status", status)
-			if err != nil {
-				line = log.WithError(err)
-			}
-			line.Warn("waiting for the engine to answer")
-			news = time.Now().Add(probeNews)
-		}
-
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-proxy.Done():
-			return fmt.Errorf("envoy: %w", proxy.Err())
-		case <-time.After(probeInterval):
-		}
-	}
-}
-
-// statusOf sends a request without a body, and returns the status of the answer.
-func statusOf(ctx context.Context, method, url string, timeout time.Duration) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-
-	// A connection that stays open would be one more that Envoy waits for when it drains.
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, errors.Join(err, resp.Body.Close())
 }
