@@ -102,7 +102,7 @@ type Options struct {
 	// AccessLog writes a JSON line per request to standard error, without texts of
 	// requests and replies.
 	AccessLog bool
-	// Instance is an id that no other Envoy has: a probe ([InstanceHeader]) can tell whether
+	// Instance is an id that no other Envoy has: by it a probe ([InstanceHeader]) knows whether
 	// this Envoy answers. With it the listeners share their ports with no other process.
 	// Empty: there are no such probes, and on Linux each worker has a socket of its own,
 	// which another process of the same user can join.

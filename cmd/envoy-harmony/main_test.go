@@ -62,6 +62,15 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(inUse, []byte("#!/bin/sh\necho cannot bind 1.2.3.4: Address already in use\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it is executed
 		t.Fatal(err)
 	}
+	versions := map[string]map[string]string{}
+	for _, version := range []string{"1.36.0", "1.38.3", "1.40.0"} {
+		path := filepath.Join(dir, "envoy-"+version)
+		body := "#!/bin/sh\necho envoy version: 9e55/" + version + "/Clean/RELEASE/BoringSSL\nexec sleep 0.01\n"
+		if err := os.WriteFile(path, []byte(body), 0o700); err != nil { //nolint:gosec // it is executed
+			t.Fatal(err)
+		}
+		versions[version] = map[string]string{"ENVOY_BIN": path}
+	}
 	for _, tt := range []struct {
 		name   string
 		env    map[string]string
@@ -131,6 +140,13 @@ func TestCommandLine(t *testing.T) {
 		{"Envoy fails, last line", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "envoy-harmony: start Envoy: the process exited: exit status 3\n"},
 		{"Envoy is another program", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "the process exited without an error"},
 		{"address in use", map[string]string{"ENVOY_BIN": inUse}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use: stop that process, or choose another address with --listen"},
+		{"Envoy is too old", versions["1.36.0"], "run --simulate", 1, "", "envoy-1.36.0: this Envoy is 1.36.0, which cannot keep content-length in full-duplex mode; the filter needs 1.38.4"},
+		{"Envoy is unsafe", versions["1.38.3"], "run --simulate", 1, "", "Envoy 1.38.3 can crash under load"},
+		{"Envoy without mode override", versions["1.38.3"], "run --simulate --mode-override", 1, "", "the mode override needs 1.40"},
+		{"which Envoy", versions["1.40.0"], "run --simulate", 1, "", `"msg":"starting Envoy"`},
+		{"which version", versions["1.40.0"], "run --simulate", 1, "", `"version":"1.40.0"`},
+		{"which binary", versions["1.40.0"], "run --simulate", 1, "", `"binary":"` + versions["1.40.0"]["ENVOY_BIN"]},
+		{"no version", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "the version of Envoy is not known"},
 		{"listen", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:bad", 1, "", "admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

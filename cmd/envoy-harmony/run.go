@@ -28,8 +28,8 @@ but for keys that Envoy's configuration is made from.
   envoy-harmony run --simulate
 
 A simulated engine is the program engine-sim, beside this one or in PATH.
-The Envoy binary is $ENVOY_BIN, envoy in PATH, or .bin/envoy ("make envoy"
-downloads it).`
+The Envoy binary is $ENVOY_BIN, .bin/envoy ("make envoy" downloads it), or
+envoy in PATH.`
 
 // runOptions are the flags of the run command.
 type runOptions struct {
@@ -83,9 +83,9 @@ func runCommand(ctx context.Context, p program, args []string) error {
 // front of it, until ctx ends.
 func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logrus.Logger, o runOptions) error {
 	// Before anything is started: a missing Envoy is the most likely error of a first run.
-	binary, err := envoy.Find(s.program.getenv)
+	binary, err := findEnvoy(ctx, s.program, log, o.envoy)
 	if err != nil {
-		return err
+		return ignoreCancel(ctx, err)
 	}
 	dir, remove, err := tempDir()
 	if err != nil {
@@ -163,6 +163,34 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	}
 	drainTogether(ctx, proxy, svc)
 	return nil
+}
+
+// findEnvoy returns the path of the Envoy binary. One that is too old is an error, and one
+// that is unsafe is logged.
+func findEnvoy(ctx context.Context, p program, log *logrus.Logger, o envoy.Options) (string, error) {
+	binary, err := envoy.Find(p.getenv)
+	if err != nil {
+		return "", err
+	}
+	entry := log.WithField("binary", binary)
+
+	// A build of one's own may say another thing than a version. If it is no Envoy at all, its
+	// start fails and says more.
+	version, err := envoy.ReadVersion(ctx, binary)
+	if err != nil {
+		entry.WithError(err).Warn("the version of Envoy is not known")
+		return binary, ctx.Err()
+	}
+
+	unsafe, err := version.Check(o)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", binary, err)
+	}
+	if unsafe != "" {
+		entry.Warn(unsafe)
+	}
+	entry.WithField("version", version.String()).Info("starting Envoy")
+	return binary, nil
 }
 
 // bootstrap makes the configuration of the Envoy.
