@@ -349,6 +349,8 @@ func TestRunWaitsForEngine(t *testing.T) {
 	r := start(t, "run", "--engine", "vllm=http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
 	if line := r.await(t, &r.stderr, "waiting for the engine"); !strings.Contains(line, `"engine":"vllm"`) || !strings.Contains(line, `"urls":"http://127.0.0.1:1"`) || strings.Contains(line, "null") {
 		t.Errorf("the line does not name the engine: %s", line)
+	} else if !strings.Contains(line, `"reason":"http://127.0.0.1:1: connection refused`) {
+		t.Errorf("the line does not say why: %s", line)
 	}
 	r.cancel()
 	if exit := r.end(t); exit != 0 {

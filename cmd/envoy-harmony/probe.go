@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -14,6 +18,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
+
+// probePath is the path of probes, which every engine with the API has.
+const probePath = "/v1/chat/completions"
 
 const (
 	probeInterval = 100 * time.Millisecond
@@ -26,22 +33,30 @@ const (
 type probe struct {
 	address  string // of Envoy's listener for clients
 	instance string // of Envoy, see [envoy.Options]
-	log      *logrus.Entry
+
+	// The service that answers, and what is logged while it does not.
+	urls []string
+	log  *logrus.Entry
 }
 
-// probed returns log fields for the service that answers probes, which is the one
-// for other models and paths.
-func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
+// newProbe makes a probe of an Envoy with the options o at an address. Its answer comes from
+// the service for other models and paths.
+func newProbe(address string, o envoy.Options, cfg *config.Config, log *logrus.Logger) *probe {
+	p := &probe{address: address, instance: o.Instance, log: logrus.NewEntry(log)}
 	if o.Upstream != "" {
-		return logrus.Fields{"upstream": o.Upstream}
+		p.urls, p.log = []string{o.Upstream}, log.WithField("upstream", o.Upstream)
+		return p
 	}
+
 	for _, e := range envoyEngines(cfg) {
 		// Probes go where the bootstrap sends other paths: a gRPC service has none of the API.
 		if !e.GRPC {
-			return logrus.Fields{"engine": e.Name, "urls": strings.Join(e.URLs, ",")}
+			p.urls = e.URLs
+			p.log = log.WithFields(logrus.Fields{"engine": e.Name, "urls": strings.Join(e.URLs, ",")})
+			break
 		}
 	}
-	return nil
+	return p
 }
 
 // wait probes until it works. Any answer of the engine is a success. If Envoy, the filter
@@ -68,7 +83,7 @@ func (p *probe) wait(ctx context.Context, ended <-chan struct{}, failed func() e
 			if err != nil {
 				line = p.log.WithError(err)
 			}
-			line.Warn("waiting for the engine to answer")
+			line.WithField("reason", p.reason(ctx)).Warn("waiting for the engine to answer")
 			news = time.Now().Add(probeNews)
 		}
 
@@ -84,12 +99,76 @@ func (p *probe) wait(ctx context.Context, ended <-chan struct{}, failed func() e
 
 // ask sends one probe, and returns the status and the instance of the reply.
 func (p *probe) ask(ctx context.Context) (status int, instance string, err error) {
-	resp, err := exchange(ctx, http.MethodOptions, "http://"+p.address+"/v1/chat/completions",
+	resp, err := exchange(ctx, http.MethodOptions, "http://"+p.address+probePath,
 		http.Header{envoy.InstanceHeader: {p.instance}}, probeTimeout)
 	if err != nil {
 		return 0, "", err
 	}
 	return resp.StatusCode, resp.Header.Get(envoy.InstanceHeader), nil
+}
+
+const (
+	// reasonTimeout bounds the question for a reason. An engine on the same network answers
+	// OPTIONS at once or, while it loads, not at all.
+	reasonTimeout = 2 * time.Second
+	// maxReasons is how many addresses of an engine are asked.
+	maxReasons = 4
+)
+
+// reason returns why the engine does not answer, with its URL. Envoy answers 503 whatever
+// the reason is, so the engine is asked directly. Nothing else depends on the answer.
+func (p *probe) reason(ctx context.Context) string {
+	var reasons []string
+	for _, address := range p.urls[:min(len(p.urls), maxReasons)] {
+		// Envoy uses no more of it than scheme, host and port.
+		u, err := url.Parse(address)
+		if err != nil {
+			continue
+		}
+		u.Path = probePath
+
+		resp, err := exchange(ctx, http.MethodOptions, u.String(), nil, reasonTimeout)
+		reason := connectionReason(err)
+		switch {
+		case err != nil:
+		case resp.StatusCode >= http.StatusInternalServerError:
+			reason = "it answers with status " + resp.Status
+		default:
+			reason = "it answers this program with status " + resp.Status + ", but not Envoy"
+		}
+		reasons = append(reasons, address+": "+reason)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// connectionReason says in words why an engine has not answered.
+func connectionReason(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err // the method and the whole URL say nothing new
+	}
+
+	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case err == nil:
+		return ""
+	// Before a refused connection: it can be one to the name server.
+	case errors.As(err, &dns):
+		return "its name cannot be resolved: " + dns.Err
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused: is the engine started, and is this its port?"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks HTTP without TLS: write http://"
+	case errors.As(err, &certificate):
+		return "its certificate is refused (SSL_CERT_FILE names the CAs): " + certificate.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s", reasonTimeout)
+	// So does a server of TLS that finds none.
+	case errors.Is(err, io.EOF):
+		return "it closed the connection without an answer: is it https://?"
+	}
+	return err.Error()
 }
 
 // statusOf sends a request without a body, and returns the status of the answer.
@@ -99,6 +178,13 @@ func statusOf(ctx context.Context, method, url string, timeout time.Duration) (s
 		return 0, err
 	}
 	return resp.StatusCode, nil
+}
+
+// client sends requests as Envoy does: not through the proxy that the environment names,
+// and without following redirects.
+var client = &http.Client{
+	Transport:     &http.Transport{},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
 // exchange sends a request without a body, and returns the response, whose body has been
@@ -118,7 +204,7 @@ func exchange(ctx context.Context, method, url string, header http.Header, timeo
 
 	// A connection that stays open would be one more that Envoy waits for when it drains.
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

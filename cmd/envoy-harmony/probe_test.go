@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -81,14 +84,67 @@ func TestProbeOfAnotherProcess(t *testing.T) {
 			}
 			w.Header().Set(envoy.InstanceHeader, reply)
 		}))
-		log, _ := test.NewNullLogger()
-		p := probe{address: strings.TrimPrefix(server.URL, "http://"), instance: "this", log: log.WithField("a", 1)}
+		silent, _ := test.NewNullLogger()
+		p := probe{address: strings.TrimPrefix(server.URL, "http://"), instance: "this", log: silent.WithField("a", 1)}
 		err := p.wait(t.Context(), nil, func() error { return errors.New("Envoy has not ended") })
 		server.Close()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("instance %q: error %v, want %q", reply, err, want)
 		}
 	}
+}
+
+// While the engine does not answer, the log says which address and why.
+func TestProbeReason(t *testing.T) {
+	answer := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	}
+	serve := func(s *httptest.Server) string {
+		t.Cleanup(s.Close)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		return s.URL
+	}
+	silent, closing := listener(t, func(net.Conn) {}), listener(t, func(c net.Conn) { _ = c.Close() })
+	untrusted := serve(httptest.NewTLSServer(answer(200)))
+	plain := serve(httptest.NewServer(answer(200)))
+
+	for address, want := range map[string]string{
+		"http://127.0.0.1:1":                       "connection refused: is the engine started",
+		"http://nowhere.invalid":                   "its name cannot be resolved: ",
+		strings.Replace(plain, "http", "https", 1): "it speaks HTTP without TLS: write http://",
+		untrusted:           "its certificate is refused (SSL_CERT_FILE names the CAs)",
+		"http://" + silent:  "no answer within 2s",
+		"http://" + closing: "it closed the connection without an answer: is it https://?",
+		serve(httptest.NewServer(answer(503))) + "/v1/": "it answers with status 503 Service Unavailable",
+		plain: "it answers this program with status 200 OK, but not Envoy",
+	} {
+		p := probe{urls: []string{address, "http://127.0.0.1:1"}}
+		got := p.reason(t.Context())
+		if !strings.HasPrefix(got, address+": "+want) || !strings.Contains(got, "; http://127.0.0.1:1: connection refused") {
+			t.Errorf("%s: reason %q, want %q", address, got, want)
+		}
+	}
+}
+
+// listener calls accepted with each connection to an address, which it returns.
+func listener(t *testing.T, accepted func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			accepted(conn)
+		}
+	}()
+	return l.Addr().String()
 }
 
 // refused starts a command that ends with an error before it is ready, and returns its

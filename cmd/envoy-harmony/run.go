@@ -143,7 +143,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
 
-	p := probe{address: address, instance: o.envoy.Instance, log: log.WithFields(probed(o.envoy, cfg))}
+	p := newProbe(address, o.envoy, cfg, log)
 	if err := p.wait(ctx, proxy.Done(), proxy.Err); err != nil {
 		return ignoreCancel(ctx, err)
 	}
