@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 func main() {
@@ -83,12 +85,14 @@ func (p program) main(ctx context.Context, args []string) int {
 	case "-version", "--version":
 		return p.status(versionCommand(ctx, p, nil))
 	default:
+		var names []string
 		for _, c := range commands() {
 			if c.name == name {
 				return p.status(c.run(ctx, p, args[1:]))
 			}
+			names = append(names, c.name)
 		}
-		fmt.Fprintf(p.stderr, "envoy-harmony: unknown command %q\n\n", name)
+		fmt.Fprintf(p.stderr, "envoy-harmony: unknown command %q%s\n\n", name, config.DidYouMean(name, names))
 		p.usage(p.stderr)
 		return 2
 	}

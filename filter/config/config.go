@@ -551,7 +551,13 @@ func (c *Config) Parse(path string, text []byte) (*Config, error) {
 	case errors.Is(err, errYAML):
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	case err != nil:
-		return c, fmt.Errorf("configuration %s: %w", path, err)
+		lines := newLines(text)
+		return c, located(err, func(key string) string {
+			if line := lines.of(key); line > 0 {
+				return fmt.Sprintf("configuration %s, line %d", path, line)
+			}
+			return "configuration " + path
+		})
 	}
 	return c, nil
 }

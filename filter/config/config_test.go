@@ -138,7 +138,7 @@ func TestConfigErrors(t *testing.T) {
 		{"duration without unit", "tools: {call_timeout: '30'}", "tools.call_timeout: want a number with its unit, such as 2s, found text"},
 		{"wrong type", "limits: {max_tools: many}", "limits.max_tools: want a whole number, found text"},
 		{"no whole number", "limits: {max_tools: 1.5}", "limits.max_tools: want a whole number, found 1.5"},
-		{"large number", "limits: {max_body_bytes: 1e30}", "limits.max_body_bytes: want a whole number, found 1e+30"},
+		{"large number", "limits: {max_body_bytes: 1e30}", "limits.max_body_bytes: want a whole number of bytes, or one with KiB, MiB or GiB such as 32MiB, found 1e+30"},
 		{"no bool", "allow_override: on and off", "allow_override: want true or false, found text"},
 		{"number as text", "model_defaults: {upstream_model: 1.10}", "model_defaults.upstream_model: want text in quotes, found 1.1"},
 		{"list as text", "harmony_models: gpt-oss", "harmony_models: want a list, found text"},
