@@ -208,12 +208,18 @@ type running struct {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
+	return startIn(t, false, args...)
+}
+
+// startIn is start on a terminal, or not.
+func startIn(t *testing.T, terminal bool, args ...string) *running {
+	t.Helper()
 	if slices.Contains(args, "--simulate") {
 		needSimulator(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{cancel: cancel, exit: make(chan int, 1)}
-	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, environ: os.Environ()}
+	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, terminal: terminal, environ: os.Environ()}
 	go func() { r.exit <- p.main(ctx, args) }()
 	t.Cleanup(func() {
 		cancel()
@@ -420,10 +426,16 @@ func TestServe(t *testing.T) {
 			t.Errorf("health of %q on the admin port: %v", service, got)
 		}
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nope": 404} {
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nope": 404, "/": 200} {
 		if got, _ := get(t, http.MethodGet, admin+path, ""); got != want {
 			t.Errorf("%s: status %d, want %d", path, got, want)
 		}
+	}
+	if _, page := get(t, http.MethodGet, admin+"/", ""); !strings.Contains(page, `<a href="metrics">/metrics</a>`) || !strings.Contains(page, "/inspector/ is off") {
+		t.Errorf("the page of the admin port is %s", page)
+	}
+	if page := indexPage(true); !strings.Contains(page, `<a href="inspector/">/inspector/</a>`) {
+		t.Errorf("with an inspector it is %s", page)
 	}
 	if exit, _, stderr := execute(t, nil, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0"); exit != 1 || !strings.Contains(stderr, "another process listens at") {
 		t.Errorf("a second server on the socket: exit status %d, %s", exit, stderr)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -121,10 +122,9 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	}
 	defer svc.stop()
 
-	envoyLog := log.WithField("from", "envoy")
 	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
 		Binary: binary, Bootstrap: bootstrap, Concurrency: o.workers,
-		Log: func(line string) { envoyLog.Warn(line) },
+		Log: logOfEnvoy(log),
 	})
 	if errors.Is(err, envoy.ErrAddressInUse) {
 		return fmt.Errorf("%w: stop that process, or choose another address with %s", err, o.addressOf(cfg, err))
@@ -157,6 +157,11 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 
 	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)
+	}
+	// Standard output has the one line that programs wait for.
+	if s.program.terminal {
+		_, _ = io.WriteString(s.program.stderr,
+			s.program.nextSteps(cfg, address, svc.admin.address(), proxy.AdminAddress()))
 	}
 	if err := awaitEnd(ctx, proxy, svc, o.simulator); err != nil {
 		return err

@@ -61,7 +61,7 @@ func newSettings(p program, name, usage string) *settings {
 	})
 
 	s.alias("log-level", "log.level", "error, warning, info, debug or trace (`level`)")
-	s.alias("log-format", "log.format", "json or text (`format`)")
+	s.alias("log-format", "log.format", "auto, json or text (`format`)")
 	return s
 }
 
@@ -302,10 +302,13 @@ func newLog(p program, c *config.Config) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetOutput(p.stderr)
 	log.SetLevel(level)
-	if c.Log.Format == config.LogFormatJSON {
-		log.SetFormatter(telemetry.JSONLines{})
-	} else {
+	switch {
+	case c.Log.Format == config.LogFormatText:
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true})
+	case c.Log.Format == config.LogFormatAuto && p.terminal:
+		log.SetFormatter(rows{newPainter(p.stderr)})
+	default:
+		log.SetFormatter(telemetry.JSONLines{})
 	}
 	return log, nil
 }

@@ -196,7 +196,7 @@ func TestConfigErrors(t *testing.T) {
 		{"short seal key", "responses: {seal_keys: [AAEC]}", "responses.seal_keys[0]: write 32 random bytes"},
 		{"timeout", "limits: {idle_timeout: 0s}", "limits.idle_timeout: must be at least 1ms"},
 		{"level", "log: {level: loud}", "log.level: must be error"},
-		{"format", "log: {format: xml}", "log.format: must be one of json, text"},
+		{"format", "log: {format: xml}", "log.format: must be one of auto, json, text"},
 		{"listen", "listen: unix://relative", "listen: \"unix://relative\": write an absolute path"},
 		{"listen without port", "listen: here", "write host:port or unix:///path"},
 		{"TLS without certificate", "tls: {client_ca_file: /ca}", "tls.cert_file: is missing: set it to the file of the certificate"},
