@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"time"
@@ -80,10 +81,12 @@ func accessEntry(entry *logrus.Entry, line string) *logrus.Entry {
 		return nil
 	}
 
-	// What is not known of a request is null.
-	for name, value := range members {
-		if value == nil {
-			delete(members, name)
+	// What is not known of a request is null: all of the metadata, if it was not the filter's.
+	unknown := func(_ string, value any) bool { return value == nil }
+	maps.DeleteFunc(members, unknown)
+	if metadata, ok := members["harmony"].(map[string]any); ok {
+		if maps.DeleteFunc(metadata, unknown); len(metadata) == 0 {
+			delete(members, "harmony")
 		}
 	}
 

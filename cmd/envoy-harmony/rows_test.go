@@ -137,16 +137,23 @@ func TestNextSteps(t *testing.T) {
 func TestLogOfEnvoy(t *testing.T) {
 	log, logged := test.NewNullLogger()
 	write := logOfEnvoy(log)
-	write(`{"time":"2026-11-26T10:17:02.5Z","status":200,"path":"/v1/models","cluster":null,"harmony":{"api":"chat"}}`)
+	write(`{"time":"2026-11-26T10:17:02.5Z","status":200,"path":"/v1/models","cluster":null,"harmony":{"api":"chat","cost":null}}`)
+	write(`{"status":404,"harmony":{"api":null}}`)
 	write("[warning] a line")
 	write("{ no JSON")
 
-	access, others := logged.AllEntries()[0], logged.AllEntries()[1:]
+	access, unknown, others := logged.AllEntries()[0], logged.AllEntries()[1], logged.AllEntries()[2:]
 	if access.Message != "access" || access.Level != logrus.InfoLevel || access.Time.Second() != 2 {
 		t.Errorf("the access log is %+v", access)
 	}
 	if _, null := access.Data["cluster"]; null || access.Data["status"] != 200.0 || access.Data["from"] != "envoy" || access.Data["path"] != "/v1/models" {
 		t.Errorf("the access log has the fields %v", access.Data)
+	}
+	if metadata, _ := access.Data["harmony"].(map[string]any); len(metadata) != 1 || metadata["api"] != "chat" {
+		t.Errorf("the metadata is %v", metadata)
+	}
+	if _, any := unknown.Data["harmony"]; any {
+		t.Errorf("a request without metadata has %v", unknown.Data)
 	}
 	for i, want := range []string{"[warning] a line", "{ no JSON"} {
 		if others[i].Message != want || others[i].Level != logrus.WarnLevel {
