@@ -103,6 +103,7 @@ func (p program) main(ctx context.Context, args []string) int {
 			}
 			names = append(names, c.name)
 		}
+
 		fmt.Fprintf(p.stderr, "envoy-harmony: unknown command %q%s\n\n", name, config.DidYouMean(name, names))
 		p.usage(p.stderr)
 		return 2

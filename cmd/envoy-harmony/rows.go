@@ -117,7 +117,9 @@ func (f fields) notes() string {
 		}
 	}
 
-	for _, name := range []string{"fault", "interrupted", "budget", "retries", "continuations", "tool_errors", "repairs"} {
+	for _, name := range []string{
+		"fault", "interrupted", "budget", "retries", "continuations", "tool_errors", "repairs",
+	} {
 		if text := f.text(name); text != "" {
 			notes = append(notes, strings.ReplaceAll(name, "_", " ")+" "+text)
 		}

@@ -65,8 +65,8 @@ func notJSON(body []byte, read int) *apierror.Error {
 	column := utf8.RuneCount(body[bytes.LastIndexByte(body[:read], '\n')+1 : read])
 
 	if read == len(body) {
-		return apierror.Invalid("", "The request body is not valid JSON: it ends too early, in line %d after %d characters.",
-			lines+1, column)
+		return apierror.Invalid("",
+			"The request body is not valid JSON: it ends too early, in line %d after %d characters.", lines+1, column)
 	}
 	return apierror.Invalid("", "The request body is not valid JSON, from line %d, character %d on.", lines+1, column+1)
 }
