@@ -36,7 +36,7 @@ VERSION       ?= 0.0.0-dev
 PLATFORMS     ?= linux/$(shell go env GOARCH)
 IMAGE         ?= envoy-harmony:$(VERSION)
 
-# The Envoy of tests and demo: ENVOY_BIN, or else envoy in PATH, or else .bin/envoy.
+# The Envoy of tests and demo: ENVOY_BIN, or else .bin/envoy, which is fetched unless envoy is in PATH.
 ifneq ($(ENVOY_BIN),)
   ENVOY :=
 else ifneq ($(shell command -v envoy 2>/dev/null),)

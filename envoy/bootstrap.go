@@ -102,7 +102,16 @@ type Options struct {
 	// AccessLog writes a JSON line per request to standard error, without texts of
 	// requests and replies.
 	AccessLog bool
+	// Instance is an id that no other Envoy has: by it a probe ([InstanceHeader]) knows whether
+	// this Envoy answers. With it the listeners share their ports with no other process.
+	// Empty: there are no such probes, and on Linux each worker has a socket of its own,
+	// which another process of the same user can join.
+	Instance string
 }
+
+// InstanceHeader is the header of a probe, an OPTIONS request of Chat Completions, whose
+// value is the id in Options.Instance. The reply has it too, unless another Envoy answers.
+const InstanceHeader = "x-envoy-harmony-instance"
 
 // FilterTLS names the PEM files with which Envoy connects to the filter. Envoy reads
 // them once, when it starts.
@@ -210,6 +219,8 @@ type page struct {
 	FilledHeader string
 	// value of EngineHeader that selects the pacing route
 	PacingRoute string
+	// of a probe and its reply
+	InstanceHeader string
 	// request headers that no client may set
 	Internal []string
 	// response headers that scripts of other origins can read
@@ -316,6 +327,7 @@ func (o Options) newPage() *page {
 		PacingMetadata:     header.Pacing,
 		FilledHeader:       header.Filled,
 		PacingRoute:        header.PacingRoute,
+		InstanceHeader:     InstanceHeader,
 		Internal:           header.Internal(),
 		ExposedHeaders:     exposedHeaders(),
 		MetadataNamespace:  header.MetadataNamespace,

@@ -293,3 +293,23 @@ func TestOneCall(t *testing.T) {
 		t.Errorf("%q must be only in the cluster of the first engine:\n%s", once, got)
 	}
 }
+
+// An Envoy with an id shares no port, also with gRPC engines alone, and answers probes.
+func TestInstance(t *testing.T) {
+	for _, gRPC := range []bool{false, true} {
+		got, err := envoy.Bootstrap(envoy.Options{
+			Listen: "127.0.0.1:0", ExtProc: "127.0.0.1:50051", Loopback: "127.0.0.1:50052", Instance: "id-of-this",
+			Engines: []envoy.Engine{{Name: "e", URLs: []string{"http://127.0.0.1:8080"}, GRPC: gRPC}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTypes(t, got)
+		if n := strings.Count(string(got), "enable_reuse_port: false"); n != 2 {
+			t.Errorf("%d of 2 listeners have their port alone:\n%s", n, got)
+		}
+		if n := strings.Count(string(got), `"id-of-this"`); n != 2 {
+			t.Errorf("the probe's route names the id %d times, not in request and reply", n)
+		}
+	}
+}

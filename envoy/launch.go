@@ -22,8 +22,8 @@ import (
 )
 
 // Find returns the path of the Envoy binary: ENVOY_BIN if getenv has it, or else
-// envoy in PATH, or else .bin/envoy (from "make envoy") in the working directory or
-// one above it. The error states how to provide one.
+// .bin/envoy (from "make envoy") in the working directory or one above it, or else
+// envoy in PATH. The error states how to provide one.
 func Find(getenv func(string) string) (string, error) {
 	if path := getenv("ENVOY_BIN"); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
@@ -32,26 +32,24 @@ func Find(getenv func(string) string) (string, error) {
 		return path, nil
 	}
 
-	if path, err := exec.LookPath("envoy"); err == nil {
-		return path, nil
-	}
-
+	// Before PATH: what make has fetched is tested, what the machine has may be too old.
 	// Tests and "go run" have a working directory below the one that make downloads to.
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find Envoy: %w", err)
 	}
-	for {
+	for last := ""; dir != last; last, dir = dir, filepath.Dir(dir) {
 		path := filepath.Join(dir, ".bin", "envoy")
 		if _, err := exec.LookPath(path); err == nil {
 			return path, nil
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("no Envoy was found: run make envoy, set ENVOY_BIN, or add envoy to PATH")
-		}
-		dir = parent
 	}
+
+	path, err := exec.LookPath("envoy")
+	if err != nil {
+		return "", errors.New("no Envoy was found: run make envoy, set ENVOY_BIN, or add envoy to PATH")
+	}
+	return path, nil
 }
 
 // LaunchOptions are the settings of an Envoy process.
@@ -189,7 +187,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // ErrAddressInUse means that Envoy exited because another process uses one of its
 // addresses.
-var ErrAddressInUse = errors.New("another process uses an address of Envoy")
+var ErrAddressInUse = errors.New("another process listens at an address of Envoy")
 
 // Err returns the reason why the process ended. Call it only after Done is closed.
 func (p *Process) Err() error {

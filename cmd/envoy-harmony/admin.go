@@ -23,7 +23,7 @@ type admin struct {
 // listenAdmin listens at an address. GET /metrics returns Prometheus metrics, with
 // exemplars for scrapers that accept OpenMetrics,
 // /healthz reports that the process runs, and /readyz whether it accepts new
-// requests. gRPC health checks are those of h. inspector serves /inspector/; nil: nothing does.
+// requests. GET / lists them. gRPC health checks are those of h. inspector serves /inspector/; nil: nothing does.
 func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server,
 	inspector http.Handler, ready func() bool,
 ) (*admin, error) {
@@ -46,6 +46,11 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 		_, _ = io.WriteString(w, "ok\n")
 	})
 
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, indexPage(inspector != nil))
+	})
+
 	if inspector != nil {
 		mux.Handle("GET /inspector/", inspector)
 		// The page names its files relative to the folder.
@@ -54,6 +59,23 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 
 	// Kubernetes asks for health by gRPC on this port too, without TLS.
 	return &admin{l, newHTTPServer(withHealth(mux, h))}, nil
+}
+
+// indexPage lists the pages of the admin port. Its links are relative: a proxy, such as that
+// of kubectl, may serve them below a path of its own.
+func indexPage(inspector bool) string {
+	page := `<!doctype html>
+<title>envoy-harmony</title>
+<p>envoy-harmony: the filter's admin port
+<ul>
+<li><a href="metrics">/metrics</a>: for Prometheus
+<li><a href="healthz">/healthz</a>: the process works
+<li><a href="readyz">/readyz</a>: it takes new requests
+`
+	if inspector {
+		return page + "<li><a href=\"inspector/\">/inspector/</a>: recorded requests\n</ul>\n"
+	}
+	return page + "<li>/inspector/ is off: set inspector.enabled, record.percent and record.content\n</ul>\n"
 }
 
 // newHTTPServer makes a server of HTTP/1.1 and, without TLS, of HTTP/2.

@@ -88,10 +88,11 @@ func parseQuestion(p program, args []string) (*question, error) {
 		return nil
 	})
 
-	if err := s.parseFlags(args); err != nil {
+	words, err := parseMixed(p, s.flags, args)
+	if err != nil {
 		return nil, err
 	}
-	if q.text = strings.Join(s.flags.Args(), " "); q.text == "" {
+	if q.text = strings.Join(words, " "); q.text == "" {
 		return nil, s.wrong("the question is missing")
 	}
 

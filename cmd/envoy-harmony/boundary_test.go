@@ -65,7 +65,7 @@ func TestAdminPortOnlyReads(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode
 	}
-	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz"} {
 		if status := ask(http.MethodGet, path); status != http.StatusOK {
 			t.Errorf("GET %s: %d", path, status)
 		}
@@ -75,7 +75,7 @@ func TestAdminPortOnlyReads(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/", "/debug/pprof/", "/debug/vars", "/config", "/config_dump", "/quitquitquit", "/v1/models", "/metrics/x"} {
+	for _, path := range []string{"/debug/pprof/", "/debug/vars", "/config", "/config_dump", "/quitquitquit", "/v1/models", "/metrics/x"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if status := ask(method, path); status != http.StatusNotFound {
 				t.Errorf("%s %s: %d", method, path, status)

@@ -92,3 +92,39 @@ tools: {servers: [{label: a, url: "https://a", headers: {X: "${UNSET_VARIABLE}"}
 		}
 	}
 }
+
+// An error names the line of its key, if the file has set the key.
+func TestCheckLines(t *testing.T) {
+	const text = `# a comment
+engines:
+  - kind: vllm
+    url: http://a:1
+lissten: 127.0.0.1:9002
+limits:
+  max_tools: many
+date: today
+harmony_models: [gpt-oss, "="]
+aliases: &none
+  - {name: a}
+  - name: b
+    model: other
+`
+	exit, _, stderr := check(t, text, nil, "--set", "drain_delay=-1s", "--set", "store_url=ftp://x")
+	if exit != 1 {
+		t.Errorf("exit status %d", exit)
+	}
+	for _, want := range []string{
+		".yaml, line 4: unknown key engines[0].url; did you mean urls?",
+		".yaml, line 5: unknown key lissten; did you mean listen?",
+		".yaml, line 7: limits.max_tools: want a whole number, found text",
+		".yaml, line 8: date: must be",
+		".yaml, line 9: harmony_models[1]: must not be empty",
+		".yaml, line 11: aliases[0].model: write the name",
+		".yaml, line 13: aliases[1].model: harmony_models has no model",
+		"\nconfiguration: store_url: ",
+	} {
+		if n := strings.Count(stderr, want); n != 1 {
+			t.Errorf("%q is reported %d times in\n%s", want, n, stderr)
+		}
+	}
+}

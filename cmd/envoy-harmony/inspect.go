@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -40,18 +39,25 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 	curl := flags.String("curl", "",
 		"print a curl command that sends the request again to this base `URL`, such as http://127.0.0.1:10000")
 
-	if err := parseRecords(flags, args); err != nil {
+	paths, err := parseRecords(p, flags, args)
+	if err != nil {
 		return err
 	}
-	files, err := record.Files(flags.Args())
+	files, err := record.Files(paths)
 	if err != nil {
 		return err
 	}
 
+	read, shown := 0, 0
 	for _, file := range files {
 		err := record.ReadFile(file, func(r *record.Record) {
+			read++
+			if *id != "" && r.ID != *id {
+				return
+			}
+			shown++
+
 			switch {
-			case *id != "" && r.ID != *id:
 			case *raw:
 				_ = json.NewEncoder(v.out).Encode(r)
 			case *curl != "":
@@ -67,6 +73,10 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 		}
 	}
 
+	if *id != "" && shown == 0 {
+		return fmt.Errorf("inspect: none of %d records in %d files is of a request with the id %q: it is the "+
+			"request_id of the log, and the x-request-id of the reply", read, len(files), *id)
+	}
 	return v.out.Flush()
 }
 
@@ -75,24 +85,21 @@ func recordFlags(p program, name, usage string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(p.stderr)
 	flags.Usage = func() {
-		fmt.Fprint(p.stderr, usage)
+		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	return flags
 }
 
-// parseRecords parses the flags of a command whose arguments are files of records.
-func parseRecords(flags *flag.FlagSet, args []string) error {
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return err
-	case err != nil:
-		return errUsage
-	case flags.NArg() == 0:
+// parseRecords parses the command line of a command whose arguments are files of records,
+// which it returns.
+func parseRecords(p program, flags *flag.FlagSet, args []string) ([]string, error) {
+	paths, err := parseMixed(p, flags, args)
+	if err == nil && len(paths) == 0 {
 		flags.Usage()
-		return errUsage
+		err = errUsage
 	}
-	return nil
+	return paths, err
 }
 
 // recordWriter writes records for people.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 func main() {
@@ -21,17 +23,28 @@ func main() {
 	// The first signal starts an orderly shutdown. After it the default handling is
 	// restored, so that a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	p := program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), system: os.DirFS("/")}
+	p := program{
+		name: os.Args[0], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
+		environ: os.Environ(), system: os.DirFS("/"),
+	}
 	os.Exit(p.main(ctx, os.Args[1:]))
 }
 
 // program is one execution of the command. Its streams and environment are
 // parameters for tests.
 type program struct {
+	// name is the command as it was called, for commands that are proposed.
+	name string
+
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	environ        []string // in the format of os.Environ
-	system         fs.FS    // the file system from / on, of which /proc and /sys are read; nil: nothing is
+	// terminal says that people read stderr.
+	terminal bool
+
+	// environ is in the format of os.Environ.
+	environ []string
+	// system is the file system from / on, of which /proc and /sys are read; nil: nothing is.
+	system fs.FS
 }
 
 // getenv returns the value of an environment variable, like os.Getenv.
@@ -83,12 +96,15 @@ func (p program) main(ctx context.Context, args []string) int {
 	case "-version", "--version":
 		return p.status(versionCommand(ctx, p, nil))
 	default:
+		var names []string
 		for _, c := range commands() {
 			if c.name == name {
 				return p.status(c.run(ctx, p, args[1:]))
 			}
+			names = append(names, c.name)
 		}
-		fmt.Fprintf(p.stderr, "envoy-harmony: unknown command %q\n\n", name)
+
+		fmt.Fprintf(p.stderr, "envoy-harmony: unknown command %q%s\n\n", name, config.DidYouMean(name, names))
 		p.usage(p.stderr)
 		return 2
 	}

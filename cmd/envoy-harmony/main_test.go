@@ -62,6 +62,15 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(inUse, []byte("#!/bin/sh\necho cannot bind 1.2.3.4: Address already in use\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it is executed
 		t.Fatal(err)
 	}
+	versions := map[string]map[string]string{}
+	for _, version := range []string{"1.36.0", "1.38.3", "1.40.0"} {
+		path := filepath.Join(dir, "envoy-"+version)
+		body := "#!/bin/sh\necho envoy version: 9e55/" + version + "/Clean/RELEASE/BoringSSL\nexec sleep 0.01\n"
+		if err := os.WriteFile(path, []byte(body), 0o700); err != nil { //nolint:gosec // it is executed
+			t.Fatal(err)
+		}
+		versions[version] = map[string]string{"ENVOY_BIN": path}
+	}
 	for _, tt := range []struct {
 		name   string
 		env    map[string]string
@@ -75,6 +84,23 @@ func TestCommandLine(t *testing.T) {
 		{"help of a command", nil, "run --help", 0, "envoy-harmony run --simulate", ""},
 		{"unknown command", nil, "start", 2, "", `unknown command "start"`},
 		{"unknown flag", nil, "run --nope", 2, "", "flag provided but not defined"},
+		{"similar command", nil, "chek", 2, "", `unknown command "chek"; did you mean check?`},
+		{"similar flag", nil, "run --enigne vllm=http://a", 2, "", "flag provided but not defined: -enigne; did you mean --engine?\nFlags: envoy-harmony run --help\n"},
+		{"similar flag of tokens", nil, "tokens parse --roll user", 2, "", "did you mean --role?"},
+		{"similar flag of records", nil, "inspect --breif x", 2, "", "did you mean --brief?"},
+		{"help of tokens", nil, "tokens parse --help", 0, "-role role", ""},
+		{"help of inspect", nil, "inspect --help", 0, "Shows recorded exchanges", ""},
+		{"similar key", nil, "serve --engine vllm --set lissten=a", 1, "", "flag: unknown key lissten; did you mean listen?"},
+		{"key below a value", nil, "serve --engine vllm --set date.day=1", 1, "", "unknown key date.day"},
+		{"address of an engine alone", nil, "run --engine http://127.0.0.1:8000", 2, "", "write which kind of engine it is: KIND=URL, such as vllm=http://127.0.0.1:8000"},
+		{"size", nil, "check --engine vllm --set limits.max_body_bytes=32MiB", 0, "max_body_bytes: 33554432", ""},
+		{"size in another unit", nil, "check --engine vllm --set limits.max_body_bytes=32MB", 1, "", "limits.max_body_bytes: want a whole number of bytes, or one with KiB, MiB or GiB such as 32MiB, found text"},
+		{"size of a number", nil, "check --engine vllm --set limits.max_tools=2KiB", 1, "", "limits.max_tools: want a whole number, found text"},
+		{"size that is too large", nil, "check --engine vllm --set limits.max_body_bytes=9000000000GiB", 1, "", "limits.max_body_bytes: want a whole number of bytes"},
+		{"flags behind the question", nil, "ask Hello --url http://127.0.0.1:1/v1", 1, "", `Post "http://127.0.0.1:1/v1/chat/completions"`},
+		{"question with a dash", nil, "ask --url http://127.0.0.1:1/v1 -- -1 --url x", 1, "", `Post "http://127.0.0.1:1/v1/chat/completions"`},
+		{"wrong flag behind the question", nil, "ask Hello --modl x", 2, "", "did you mean --model?"},
+		{"record of no request", nil, "inspect ../../filter/testdata/records -id NONSENSE", 1, "", `files is of a request with the id "NONSENSE"`},
 		{"argument", nil, "run now", 2, "", `unexpected argument "now"`},
 		{"version", nil, "version", 0, "envoy-harmony ", ""},
 		{"no engine", nil, "serve", 1, "", "engines: name at least one engine"},
@@ -130,7 +156,14 @@ func TestCommandLine(t *testing.T) {
 		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "failure in the log"},
 		{"Envoy fails, last line", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "envoy-harmony: start Envoy: the process exited: exit status 3\n"},
 		{"Envoy is another program", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "the process exited without an error"},
-		{"address in use", map[string]string{"ENVOY_BIN": inUse}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use; set another one with --listen or --envoy-admin"},
+		{"address in use", map[string]string{"ENVOY_BIN": inUse}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use: stop that process, or choose another address with --listen"},
+		{"Envoy is too old", versions["1.36.0"], "run --simulate", 1, "", "envoy-1.36.0: this Envoy is 1.36.0, which cannot keep content-length in full-duplex mode; the filter needs 1.38.4"},
+		{"Envoy is unsafe", versions["1.38.3"], "run --simulate", 1, "", "Envoy 1.38.3 can crash under load"},
+		{"Envoy without mode override", versions["1.38.3"], "run --simulate --mode-override", 1, "", "the mode override needs 1.40"},
+		{"which Envoy", versions["1.40.0"], "run --simulate", 1, "", `"msg":"starting Envoy"`},
+		{"which version", versions["1.40.0"], "run --simulate", 1, "", `"version":"1.40.0"`},
+		{"which binary", versions["1.40.0"], "run --simulate", 1, "", `"binary":"` + versions["1.40.0"]["ENVOY_BIN"]},
+		{"no version", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "the version of Envoy is not known"},
 		{"listen", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:bad", 1, "", "admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,12 +208,18 @@ type running struct {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
+	return startIn(t, false, args...)
+}
+
+// startIn is start on a terminal, or not.
+func startIn(t *testing.T, terminal bool, args ...string) *running {
+	t.Helper()
 	if slices.Contains(args, "--simulate") {
 		needSimulator(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{cancel: cancel, exit: make(chan int, 1)}
-	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, environ: os.Environ()}
+	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, terminal: terminal, environ: os.Environ()}
 	go func() { r.exit <- p.main(ctx, args) }()
 	t.Cleanup(func() {
 		cancel()
@@ -333,6 +372,8 @@ func TestRunWaitsForEngine(t *testing.T) {
 	r := start(t, "run", "--engine", "vllm=http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
 	if line := r.await(t, &r.stderr, "waiting for the engine"); !strings.Contains(line, `"engine":"vllm"`) || !strings.Contains(line, `"urls":"http://127.0.0.1:1"`) || strings.Contains(line, "null") {
 		t.Errorf("the line does not name the engine: %s", line)
+	} else if !strings.Contains(line, `"reason":"http://127.0.0.1:1: connection refused`) {
+		t.Errorf("the line does not say why: %s", line)
 	}
 	r.cancel()
 	if exit := r.end(t); exit != 0 {
@@ -385,10 +426,16 @@ func TestServe(t *testing.T) {
 			t.Errorf("health of %q on the admin port: %v", service, got)
 		}
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nope": 404} {
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nope": 404, "/": 200} {
 		if got, _ := get(t, http.MethodGet, admin+path, ""); got != want {
 			t.Errorf("%s: status %d, want %d", path, got, want)
 		}
+	}
+	if _, page := get(t, http.MethodGet, admin+"/", ""); !strings.Contains(page, `<a href="metrics">/metrics</a>`) || !strings.Contains(page, "/inspector/ is off") {
+		t.Errorf("the page of the admin port is %s", page)
+	}
+	if page := indexPage(true); !strings.Contains(page, `<a href="inspector/">/inspector/</a>`) {
+		t.Errorf("with an inspector it is %s", page)
 	}
 	if exit, _, stderr := execute(t, nil, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0"); exit != 1 || !strings.Contains(stderr, "another process listens at") {
 		t.Errorf("a second server on the socket: exit status %d, %s", exit, stderr)

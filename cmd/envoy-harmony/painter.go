@@ -18,6 +18,9 @@ const (
 	styleSpecial = "\x1b[7m" // reverse
 	styleNote    = "\x1b[33m"
 	styleHeader  = "\x1b[1m"
+	styleQuiet   = "\x1b[90m"
+	styleGood    = "\x1b[32m"
+	styleBad     = "\x1b[31m"
 )
 
 // channelStyles are the colors of the channels.
@@ -30,12 +33,17 @@ var channelStyles = map[string]string{
 // newPainter returns a painter that uses colors if w is a terminal and NO_COLOR is
 // not set.
 func newPainter(w io.Writer) painter {
+	return painter{on: isTerminal(w) && os.Getenv("NO_COLOR") == ""}
+}
+
+// isTerminal reports whether people read what is written to w.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" {
-		return painter{}
+	if !ok {
+		return false
 	}
 	info, err := f.Stat()
-	return painter{on: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // styled writes text in a style. On a terminal, control characters are made visible
@@ -45,10 +53,15 @@ func (p painter) styled(out *bufio.Writer, style, text string) {
 		// In a file or a pipe the text is for programs, and stays as it is.
 		text = strings.Map(visible, text)
 	}
-	if p.on && style != "" {
-		text = style + text + styleReset
+	_, _ = out.WriteString(p.paint(style, text)) // Flush returns the error
+}
+
+// paint returns text in a style.
+func (p painter) paint(style, text string) string {
+	if !p.on || style == "" || text == "" {
+		return text
 	}
-	_, _ = out.WriteString(text) // Flush returns the error
+	return style + text + styleReset
 }
 
 // visible returns the symbol of a control character.

@@ -51,7 +51,8 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 	model := flags.String("engine-model", "", "the engines' `name` of the model (default: that of the records)")
 	greedy := flags.Bool("greedy", false, "ask with temperature 0")
 
-	if err := parseRecords(flags, args); err != nil {
+	paths, err := parseRecords(p, flags, args)
+	if err != nil {
 		return err
 	}
 
@@ -67,7 +68,7 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		e.Model, e.Greedy = *model, *greedy
 		r.asked = append(r.asked, &asked{engine: e})
 	}
-	return r.replay(flags.Args())
+	return r.replay(paths)
 }
 
 // replayer replays records, and counts what became of them.

@@ -3,13 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"net"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -29,8 +29,8 @@ but for keys that Envoy's configuration is made from.
   envoy-harmony run --simulate
 
 A simulated engine is the program engine-sim, beside this one or in PATH.
-The Envoy binary is $ENVOY_BIN, envoy in PATH, or .bin/envoy ("make envoy"
-downloads it).`
+The Envoy binary is $ENVOY_BIN, .bin/envoy ("make envoy" downloads it), or
+envoy in PATH.`
 
 // runOptions are the flags of the run command.
 type runOptions struct {
@@ -84,9 +84,9 @@ func runCommand(ctx context.Context, p program, args []string) error {
 // front of it, until ctx ends.
 func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logrus.Logger, o runOptions) error {
 	// Before anything is started: a missing Envoy is the most likely error of a first run.
-	binary, err := envoy.Find(s.program.getenv)
+	binary, err := findEnvoy(ctx, s.program, log, o.envoy)
 	if err != nil {
-		return err
+		return ignoreCancel(ctx, err)
 	}
 	dir, remove, err := tempDir()
 	if err != nil {
@@ -109,6 +109,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	}
 	s.adjust(cfg)
 
+	o.envoy.Instance = rand.Text()
 	bootstrap, err := o.bootstrap(cfg)
 	if err != nil {
 		return err
@@ -121,13 +122,12 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	}
 	defer svc.stop()
 
-	envoyLog := log.WithField("from", "envoy")
 	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
 		Binary: binary, Bootstrap: bootstrap, Concurrency: o.workers,
-		Log: func(line string) { envoyLog.Warn(line) },
+		Log: logOfEnvoy(log),
 	})
 	if errors.Is(err, envoy.ErrAddressInUse) {
-		return fmt.Errorf("%w; set another one with --listen or --envoy-admin", err)
+		return fmt.Errorf("%w: stop that process, or choose another address with %s", err, o.addressOf(cfg, err))
 	}
 	if err != nil {
 		return ignoreCancel(ctx, err)
@@ -143,7 +143,8 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
 
-	if err := waitUntilUsable(ctx, proxy, address, log.WithFields(probed(o.envoy, cfg))); err != nil {
+	p := newProbe(address, o.envoy, cfg, log)
+	if err := p.wait(ctx, proxy.Done(), proxy.Err); err != nil {
 		return ignoreCancel(ctx, err)
 	}
 
@@ -157,11 +158,44 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)
 	}
+	// Standard output has the one line that programs wait for.
+	if s.program.terminal {
+		_, _ = io.WriteString(s.program.stderr,
+			s.program.nextSteps(cfg, address, svc.admin.address(), proxy.AdminAddress()))
+	}
 	if err := awaitEnd(ctx, proxy, svc, o.simulator); err != nil {
 		return err
 	}
 	drainTogether(ctx, proxy, svc)
 	return nil
+}
+
+// findEnvoy returns the path of the Envoy binary. One that is too old is an error, and one
+// that is unsafe is logged.
+func findEnvoy(ctx context.Context, p program, log *logrus.Logger, o envoy.Options) (string, error) {
+	binary, err := envoy.Find(p.getenv)
+	if err != nil {
+		return "", err
+	}
+	entry := log.WithField("binary", binary)
+
+	// A build of one's own may say another thing than a version. If it is no Envoy at all, its
+	// start fails and says more.
+	version, err := envoy.ReadVersion(ctx, binary)
+	if err != nil {
+		entry.WithError(err).Warn("the version of Envoy is not known")
+		return binary, ctx.Err()
+	}
+
+	unsafe, err := version.Check(o)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", binary, err)
+	}
+	if unsafe != "" {
+		entry.Warn(unsafe)
+	}
+	entry.WithField("version", version.String()).Info("starting Envoy")
+	return binary, nil
 }
 
 // bootstrap makes the configuration of the Envoy.
@@ -171,6 +205,20 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 			"loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
 	}
 	return envoy.Bootstrap(forConfig(o.envoy, cfg))
+}
+
+// addressOf returns what sets the address that an error of [envoy.ErrAddressInUse] names.
+func (o runOptions) addressOf(cfg *config.Config, err error) string {
+	loopback, _ := cfg.LoopbackAddress()
+	for _, flag := range []struct{ name, address string }{
+		{"--envoy-admin", o.envoy.Admin},
+		{"loopback in the configuration", loopback},
+	} {
+		if _, port, ok := net.SplitHostPort(flag.address); ok == nil && strings.Contains(err.Error(), ":"+port+"'") {
+			return flag.name
+		}
+	}
+	return "--listen"
 }
 
 // drainTogether closes the clients' listener, waits until running requests end, at
@@ -218,75 +266,4 @@ func ignoreCancel(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-const (
-	probeInterval = 100 * time.Millisecond
-	probeTimeout  = 10 * time.Second
-	probeNews     = 10 * time.Second // interval of log lines while an engine does not answer
-)
-
-// probed returns log fields for the service that answers probes, which is the one
-// for other models and paths.
-func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
-	if o.Upstream != "" {
-		return logrus.Fields{"upstream": o.Upstream}
-	}
-	for _, e := range envoyEngines(cfg) {
-		// Probes go where the bootstrap sends other paths: a gRPC service has none of the API.
-		if !e.GRPC {
-			return logrus.Fields{"engine": e.Name, "urls": strings.Join(e.URLs, ",")}
-		}
-	}
-	return nil
-}
-
-// waitUntilUsable probes the whole path until it works. OPTIONS of the chat path
-// passes through Envoy and the filter to the engine. Any answer of the engine is a
-// success. If one of the three does not run, the status is 5xx.
-func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
-	// Engines and Envoy take some moments to start: that is not worth a line.
-	news := time.Now().Add(probeInterval * 5)
-	for {
-		status, err := statusOf(ctx, http.MethodOptions, "http://"+address+"/v1/chat/completions", probeTimeout)
-		if err == nil && status < http.StatusInternalServerError {
-			return nil
-		}
-
-		if time.Now().After(news) {
-			line := log.WithField("status", status)
-			if err != nil {
-				line = log.WithError(err)
-			}
-			line.Warn("waiting for the engine to answer")
-			news = time.Now().Add(probeNews)
-		}
-
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-proxy.Done():
-			return fmt.Errorf("envoy: %w", proxy.Err())
-		case <-time.After(probeInterval):
-		}
-	}
-}
-
-// statusOf sends a request without a body, and returns the status of the answer.
-func statusOf(ctx context.Context, method, url string, timeout time.Duration) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-
-	// A connection that stays open would be one more that Envoy waits for when it drains.
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, errors.Join(err, resp.Body.Close())
 }

@@ -61,20 +61,8 @@ func newSettings(p program, name, usage string) *settings {
 	})
 
 	s.alias("log-level", "log.level", "error, warning, info, debug or trace (`level`)")
-	s.alias("log-format", "log.format", "json or text (`format`)")
+	s.alias("log-format", "log.format", "auto, json or text (`format`)")
 	return s
-}
-
-// newFlags makes the flags of a command. arguments follow its name in the usage.
-func newFlags(p program, name, arguments, usage string) *flag.FlagSet {
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
-	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "Usage: envoy-harmony %s%s\n\n%s\n\nFlags:\n", name, arguments,
-			strings.TrimSpace(usage))
-		flags.PrintDefaults()
-	}
-	return flags
 }
 
 // alias adds a flag that sets one key of the configuration.
@@ -87,28 +75,11 @@ func (s *settings) alias(name, key, usage string) {
 
 // parse parses the command line of a command without arguments.
 func (s *settings) parse(args []string) error {
-	if err := s.parseFlags(args); err != nil {
+	if err := parseFlags(s.program, s.flags, args); err != nil {
 		return err
 	}
 	if s.flags.NArg() > 0 {
 		return s.wrong("unexpected argument %q", s.flags.Arg(0))
-	}
-	return nil
-}
-
-// parseFlags parses the flags of the command line.
-func (s *settings) parseFlags(args []string) error {
-	for _, arg := range args {
-		if arg == "-h" || arg == "-help" || arg == "--help" {
-			// Help that was asked for is output, and no error.
-			s.flags.SetOutput(s.program.stdout)
-		}
-	}
-	if err := s.flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return errUsage // reported by package flag
 	}
 	return nil
 }
@@ -148,7 +119,7 @@ func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 // error names everything that is wrong.
 func (s *settings) read() (*config.Config, error) {
 	if s.file == "" {
-		return s.over(config.DefaultsIn(s.memory.limit), nil)
+		return s.over(config.DefaultsIn(s.memory.limit), nil, nil)
 	}
 	return s.readText(s.fileText())
 }
@@ -180,7 +151,7 @@ func (s *settings) readText(file fileText) (*config.Config, error) {
 	if c == nil {
 		return nil, err
 	}
-	return s.over(c, err)
+	return s.over(c, file.text, err)
 }
 
 // defaults returns what the keys of a configuration are that nothing sets.
@@ -192,9 +163,9 @@ func (s *settings) defaults(of *config.Config) *config.Config {
 	return c
 }
 
-// over puts the environment and the flags over what the file says. err is what is wrong
-// with the file.
-func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
+// over puts the environment and the flags over what the file says. text is the file, and
+// err what is wrong with it.
+func (s *settings) over(c *config.Config, text []byte, err error) (*config.Config, error) {
 	// After each step the configuration is compared with the one before it, so that what wins is what
 	// is named as the origin.
 	errs := []error{err}
@@ -228,7 +199,7 @@ func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 	}
 
 	if err := c.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("configuration: %w", err))
+		errs = append(errs, config.Locate(s.file, text, err, s.inFile))
 	}
 
 	// What a command adds is its own and needs no check.
@@ -245,6 +216,17 @@ func (s *settings) origin(source string, before, after *config.Config) {
 	}
 }
 
+// inFile reports whether the value at a path, such as engines[0].urls, comes from the file.
+func (s *settings) inFile(path string) bool {
+	for key, source := range s.origins {
+		rest, ok := strings.CutPrefix(path, key)
+		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return source == "the file"
+		}
+	}
+	return false
+}
+
 // parseEngine parses [NAME:]KIND[=ADDRESS[,ADDRESS]], where an address is URL or
 // prefill=URL[#BOOTSTRAP_PORT].
 func parseEngine(v string) (config.Engine, error) {
@@ -256,6 +238,12 @@ func parseEngine(v string) (config.Engine, error) {
 	}
 
 	e.Kind = kind
+
+	// An address alone: its scheme stands where the name would be, and its port where nothing is.
+	if address := v; strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		return e, fmt.Errorf("write which kind of engine it is: KIND=URL, such as vllm=%s; KIND is one of %s",
+			address, strings.Join(engine.Kinds(), ", "))
+	}
 
 	for u := range strings.SplitSeq(urls, ",") {
 		u = strings.TrimSpace(u)
@@ -314,10 +302,13 @@ func newLog(p program, c *config.Config) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetOutput(p.stderr)
 	log.SetLevel(level)
-	if c.Log.Format == config.LogFormatJSON {
-		log.SetFormatter(telemetry.JSONLines{})
-	} else {
+	switch {
+	case c.Log.Format == config.LogFormatText:
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true})
+	case c.Log.Format == config.LogFormatAuto && p.terminal:
+		log.SetFormatter(rows{newPainter(p.stderr)})
+	default:
+		log.SetFormatter(telemetry.JSONLines{})
 	}
 	return log, nil
 }

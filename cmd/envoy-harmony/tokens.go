@@ -55,12 +55,9 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 		return errUsage
 	}
 
-	flags := w.flags(p.stderr)
-	switch err := flags.Parse(args[1:]); {
-	case errors.Is(err, flag.ErrHelp):
+	flags := w.flags(p)
+	if err := parseFlags(p, flags, args[1:]); err != nil {
 		return err
-	case err != nil:
-		return errUsage // reported by package flag
 	}
 
 	if err := w.run(flags.Args(), p.stdin, p.stdout); err != nil {
@@ -91,9 +88,8 @@ type tokensWork struct {
 	paint    painter
 }
 
-func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
-	f := flag.NewFlagSet("tokens "+c.name, flag.ContinueOnError)
-	f.SetOutput(stderr)
+func (c *tokensWork) flags(p program) *flag.FlagSet {
+	f := newFlags(p, "tokens "+c.name, " [flags]", `"envoy-harmony tokens --help" says what it does.`)
 	f.BoolVar(&c.jsonl, "jsonl", false, "read and write one JSON object per line")
 
 	switch c.name {

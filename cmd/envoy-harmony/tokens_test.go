@@ -86,8 +86,8 @@ func TestTokensHelp(t *testing.T) {
 	if code := runTokens([]string{"-h"}, nil, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "Usage:") {
 		t.Errorf("-h: exit %d, %q", code, &stdout)
 	}
-	if code := runTokens([]string{"parse", "-h"}, nil, &stdout, &stderr); code != 0 || !strings.Contains(stderr.String(), "-strict") {
-		t.Errorf("parse -h: exit %d, %q", code, &stderr)
+	if code := runTokens([]string{"parse", "-h"}, nil, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "-strict") {
+		t.Errorf("parse -h: exit %d, %q", code, &stdout)
 	}
 }
 

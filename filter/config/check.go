@@ -294,7 +294,7 @@ func (c *Config) checkWords() (errs faults) {
 	errs.oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)
 	errs = append(errs, c.Record.check()...)
 
-	errs.oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)
+	errs.oneOf("log.format", c.Log.Format, LogFormatAuto, LogFormatJSON, LogFormatText)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
 		errs.add("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level)
 	}

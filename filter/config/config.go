@@ -37,8 +37,9 @@ const (
 	// responses.reasoning_events: Open Responses' response.reasoning.delta and .done
 	ReasoningEventsOpen = "reasoning"
 
+	LogFormatAuto = "auto" // log.format: short rows on a terminal, else JSON
 	LogFormatJSON = "json" // log.format: one JSON object a line
-	LogFormatText = "text" // log.format: for people
+	LogFormatText = "text" // log.format: names and values
 )
 
 const (
@@ -413,7 +414,7 @@ type Limits struct {
 type Log struct {
 	// Level is the least severe level: error, warning, info, debug or trace.
 	Level string `json:"level"`
-	// Format is json or text.
+	// Format is auto, json or text.
 	Format string `json:"format" reload:"restart"`
 	// Content allows prompts and replies in debug logs.
 	Content bool `json:"content"`
@@ -523,7 +524,7 @@ func Defaults() *Config {
 
 		Tools:    defaultTools(),
 		StoreURL: "memory:",
-		Log:      Log{Level: "info", Format: LogFormatJSON},
+		Log:      Log{Level: "info", Format: LogFormatAuto},
 		Record: Record{
 			MaxRecordBytes: 8 << 20,
 			MemoryBytes:    64 << 20,
@@ -551,7 +552,13 @@ func (c *Config) Parse(path string, text []byte) (*Config, error) {
 	case errors.Is(err, errYAML):
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	case err != nil:
-		return c, fmt.Errorf("configuration %s: %w", path, err)
+		lines := newLines(text)
+		return c, located(err, func(key string) string {
+			if line := lines.of(key); line > 0 {
+				return fmt.Sprintf("configuration %s, line %d", path, line)
+			}
+			return "configuration " + path
+		})
 	}
 	return c, nil
 }

@@ -63,9 +63,14 @@ var serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|` +
 func (c *Config) Set(key, value string) error {
 	field := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
-		if field = fieldByKey(field, name); !field.IsValid() {
-			return unknownKey(key)
+		parent := field
+		if field = fieldByKey(parent, name); field.IsValid() {
+			continue
 		}
+		if parent.Kind() != reflect.Struct {
+			return fmt.Errorf("unknown key %s: a list, a mapping or a value has no keys to set", key)
+		}
+		return unknownKey(parent.Type(), key, name)
 	}
 	if field.Kind() == reflect.String { // text as it stands, never YAML's idea of it
 		field.SetString(value)

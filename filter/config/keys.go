@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -79,12 +81,7 @@ func assign(to reflect.Value, node any, path string) faults {
 		}
 		to.SetBool(value)
 	case reflect.Int, reflect.Int64:
-		number, _ := node.(json.Number)
-		value, err := strconv.ParseInt(number.String(), 10, to.Type().Bits())
-		if err != nil {
-			return misfit(path, "a whole number", node)
-		}
-		to.SetInt(value)
+		return assignNumber(to, node, path)
 	default: // a number would not always be written as it stands in the file
 		value, ok := node.(string)
 		if !ok {
@@ -95,12 +92,43 @@ func assign(to reflect.Value, node any, path string) faults {
 	return nil
 }
 
+// assignNumber sets a whole number. One of bytes can have a unit.
+func assignNumber(to reflect.Value, node any, path string) faults {
+	want := "a whole number"
+	number, _ := node.(json.Number)
+	text, factor := number.String(), int64(1)
+	if strings.HasSuffix(path, "bytes") {
+		want = "a whole number of bytes, or one with KiB, MiB or GiB such as 32MiB"
+		if size, ok := node.(string); ok {
+			text, factor = sizeOf(size)
+		}
+	}
+
+	value, err := strconv.ParseInt(text, 10, to.Type().Bits())
+	if err != nil || value > math.MaxInt64/factor || value < math.MinInt64/factor || to.OverflowInt(value*factor) {
+		return misfit(path, want, node)
+	}
+	to.SetInt(value * factor)
+	return nil
+}
+
+// sizeOf splits a size such as 32MiB into its number, "" if there is none, and its unit.
+func sizeOf(size string) (number string, unit int64) {
+	for shift, name := range []string{"KiB", "MiB", "GiB"} {
+		if number, ok := strings.CutSuffix(size, name); ok {
+			return strings.TrimSpace(number), 1 << (10 * (shift + 1))
+		}
+	}
+	// A number in quotes is a text, as it is for other keys.
+	return "", 1
+}
+
 func assignKeys(to reflect.Value, keys map[string]any, path string) (errs faults) {
 	// In order, so that the errors of a file are the same at each start.
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		field := fieldByKey(to, key)
 		if !field.IsValid() {
-			errs = append(errs, unknownKey(below(path, key)))
+			errs = append(errs, unknownKey(to.Type(), below(path, key), key))
 			continue
 		}
 		errs = append(errs, assign(field, keys[key], below(path, key))...)
@@ -155,8 +183,15 @@ func misfit(path, want string, node any) faults {
 	return fault("%s: want %s, found %s", path, want, found)
 }
 
-func unknownKey(path string) error {
-	return fmt.Errorf("unknown key %s; docs/configuration.md lists the keys", path)
+// unknownKey is the error for a key that in does not have. path is where it stands.
+func unknownKey(in reflect.Type, path, key string) error {
+	var names []string
+	for _, field := range reflect.VisibleFields(in) {
+		if name := field.Tag.Get("json"); name != "" {
+			names = append(names, name)
+		}
+	}
+	return fmt.Errorf("unknown key %s%s; docs/configuration.md lists the keys", path, DidYouMean(key, names))
 }
 
 // below is the path of a key under path.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -74,20 +73,31 @@ var (
 		`tokens|requests|grpc-status \d{1,3})$`)
 )
 
-// cause returns the error for the log: the status, the type, and what is known of the
-// text of the engine or of Envoy. All other text may be of a prompt, token ids, or an
-// address: "…" stands for it.
+// Cause is why an engine, or Envoy in its place, has refused a call. As an error it is for
+// every log: the status, the type, and what is known of the text. All other text may be of
+// a prompt, token ids, or an address: "…" stands for it.
+type Cause struct {
+	known string
+	// Text is the first line of what the engine has said. It may be of a prompt.
+	Text string
+}
+
+func (c *Cause) Error() string { return c.known }
+
+// cause returns the error for the log.
 func (f failure) cause() error {
 	// What follows the first line is a traceback.
 	line, _, _ := strings.Cut(cmp.Or(f.message, f.text), "\n")
-	cause := fmt.Sprintf("engine status %d", f.status)
+	line = line[:min(len(line), maxCause)]
+
+	known := fmt.Sprintf("engine status %d", f.status)
 	if knownType.MatchString(f.kind) || f.kind != "" && f.kind == http.StatusText(f.status) {
-		cause += " " + f.kind
+		known += " " + f.kind
 	}
 	if line != "" {
-		cause += ": " + masked(line[:min(len(line), maxCause)])
+		known += ": " + masked(line)
 	}
-	return errors.New(cause)
+	return &Cause{known: known, Text: strings.ToValidUTF8(line, "")}
 }
 
 // masked returns the known phrases of a text, with "…" for all else.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -215,6 +216,15 @@ func TestErrorCause(t *testing.T) {
 		if err.Cause.Error() != c.want {
 			t.Errorf("cause of %q:\n%s, want\n%s", c.body, err.Cause, c.want)
 		}
+	}
+}
+
+// The text itself is there for who may see prompts.
+func TestErrorCauseText(t *testing.T) {
+	err := readError(400, func(string) string { return "" }, []byte(`{"error":{"message":"best_of must be 1 for gout\ntraceback","type":"BadRequestError"}}`))
+	var cause *Cause
+	if !errors.As(err, &cause) || cause.Text != "best_of must be 1 for gout" || strings.Contains(cause.Error(), "gout") {
+		t.Errorf("%+v, %v", cause, err.Cause)
 	}
 }
 

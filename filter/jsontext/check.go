@@ -5,10 +5,16 @@ import (
 	"math/bits"
 )
 
-// valid reports whether text is one JSON value that nests at most [MaxDepth] levels. It
-// does not check UTF-8. It reads text once and takes the content of strings, which is
-// most of a request, eight bytes at a time.
+// valid reports whether text is one JSON value that nests at most [MaxDepth] levels.
 func valid(text []byte) bool {
+	_, ok := check(text)
+	return ok
+}
+
+// check is valid, and returns how many bytes could begin such a value. It does not check
+// UTF-8. It reads text once and takes the content of strings, which is most of a request,
+// eight bytes at a time.
+func check(text []byte) (read int, ok bool) {
 	c := checker{b: text}
 	c.space()
 
@@ -21,13 +27,13 @@ func valid(text []byte) bool {
 		}
 
 		if c.depth == 0 {
-			return c.i == len(text)
+			return c.i, c.i == len(text)
 		}
 		if !c.another() {
-			return false
+			break
 		}
 	}
-	return false
+	return c.i, false
 }
 
 // checker is the position in a text whose values up to there are valid.

@@ -19,6 +19,7 @@
 package jsontext
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,12 +42,12 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 	if !utf8.Valid(body) {
 		return gjson.Result{}, apierror.Invalid("", "The request body is not valid UTF-8.")
 	}
-	if !valid(body) {
+	if read, ok := check(body); !ok {
 		// The check stops at the bound. Whether it was the bound is asked only of what failed.
 		if Depth(body) > MaxDepth {
 			return gjson.Result{}, apierror.Invalid("", "The request body nests more than %d levels deep.", MaxDepth)
 		}
-		return gjson.Result{}, apierror.Invalid("", "The request body is not valid JSON.")
+		return gjson.Result{}, notJSON(body, read)
 	}
 
 	// A copy would double the memory that a request takes.
@@ -55,6 +56,19 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 		return gjson.Result{}, apierror.Invalid("", "The request body must be a JSON object.")
 	}
 	return root, nil
+}
+
+// notJSON is the error for a body of which read bytes could begin an object. What stands
+// there is not shown: it may be of a prompt.
+func notJSON(body []byte, read int) *apierror.Error {
+	lines := bytes.Count(body[:read], []byte{'\n'})
+	column := utf8.RuneCount(body[bytes.LastIndexByte(body[:read], '\n')+1 : read])
+
+	if read == len(body) {
+		return apierror.Invalid("",
+			"The request body is not valid JSON: it ends too early, in line %d after %d characters.", lines+1, column)
+	}
+	return apierror.Invalid("", "The request body is not valid JSON, from line %d, character %d on.", lines+1, column+1)
 }
 
 // Depth returns how deeply the brackets of p nest outside strings. p need not

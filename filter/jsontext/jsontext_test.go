@@ -31,6 +31,29 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// The error says where a body stops being JSON, and shows nothing of it.
+func TestParsePosition(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		``:                       "ends too early, in line 1 after 0 characters",
+		`{"a":1`:                 "ends too early, in line 1 after 6 characters",
+		"{\"a\":\n \"secret":     "ends too early, in line 2 after 8 characters",
+		`{"a":1,}`:               "from line 1, character 8 on",
+		`{"a" 1}`:                "from line 1, character 6 on",
+		"{\n\"é\":secret}":       "from line 2, character 5 on",
+		`{"a":1} secret`:         "from line 1, character 9 on",
+		"{\"a\":\"sec\nret\"}":   "from line 1, character 10 on",
+		`{"a":[1,2},"secret":1}`: "from line 1, character 10 on",
+		`secret`:                 "from line 1, character 1 on",
+		`{'secret':1}`:           "from line 1, character 2 on",
+	} {
+		_, err := Parse([]byte(body))
+		if err == nil || !strings.Contains(err.Message, want) || strings.Contains(err.Message, "secret") {
+			t.Errorf("%q: %v, want %q", body, err, want)
+		}
+	}
+}
+
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{``: 0, `1`: 0, `{"a":[]}`: 2, `[[],[[]]]`: 3, `"[[[["`: 0, `"\"[["`: 0, `["\\",[]]`: 2, `]]][`: 0} {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -194,7 +195,7 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 
 	t.advise(o)
 	if r.content != nil {
-		t.logContent(r.content, o)
+		t.logContent(r, o)
 	}
 
 	level := logrus.InfoLevel
@@ -417,12 +418,19 @@ func (t *Telemetry) advise(o *Outcome) {
 	}
 }
 
-// logContent writes the prompt and the model's output, control tokens by name.
-func (t *Telemetry) logContent(c *content, o *Outcome) {
+// logContent writes the prompt and the model's output, control tokens by name, and the
+// error of an engine in its own words.
+func (t *Telemetry) logContent(r *Record, o *Outcome) {
 	// Only at debug level, and only if the operator wants content: ModelCall has looked.
-	entry := t.Log.WithFields(logrus.Fields{"request_id": o.RequestID, "prompt": decoded(c.prompt)})
-	for choice, ids := range c.output {
+	entry := t.Log.WithFields(logrus.Fields{"request_id": o.RequestID, "prompt": decoded(r.content.prompt)})
+	for choice, ids := range r.content.output {
 		entry = entry.WithField("output_"+strconv.Itoa(choice), decoded(ids))
+	}
+
+	// An error that the client did not get is none of this request.
+	var cause *engine.Cause
+	if r.err != nil && errors.As(r.err.Cause, &cause) && cause.Text != "" {
+		entry = entry.WithField("engine_error", cause.Text)
 	}
 	entry.Debug("content")
 }

@@ -230,13 +230,17 @@ func TestContent(t *testing.T) {
 		for _, id := range output {
 			r.Chunk(&engine.Chunk{Index: 1, Tokens: []harmony.Token{id}}, testStart)
 		}
+		r.Failed(apierror.Invalid("", "The engine refused the request.").With(&engine.Cause{Text: "Hi is too long"}))
 		telemetry.Close(r, answered())
 		got := len(logged.AllEntries()) == 2
 		if got != c.want {
 			t.Errorf("content %t, level %s: %d lines", c.content, c.level, len(logged.AllEntries()))
 		}
-		if e := logged.AllEntries()[0]; got && (e.Data["prompt"] != "<|start|>user<|message|>Hi" || e.Data["output_1"] != "<|message|>Hello<|end|>") {
+		if e := logged.AllEntries()[0]; got && (e.Data["prompt"] != "<|start|>user<|message|>Hi" || e.Data["output_1"] != "<|message|>Hello<|end|>" || e.Data["engine_error"] != "Hi is too long") {
 			t.Errorf("content %v", e.Data)
+		}
+		if line := logged.LastEntry().Data; !c.want && strings.Contains(fmt.Sprint(line), "Hi is too long") {
+			t.Errorf("content %t, level %s: %v", c.content, c.level, line)
 		}
 	}
 }
