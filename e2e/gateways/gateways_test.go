@@ -86,12 +86,15 @@ func startGateway(t *testing.T, g gateway, values string) *gatewayPlane {
 
 	dir := stack.SocketDir(t)
 	socket, sockets := filepath.Join(dir, "filter"), filepath.Join(dir, "websocket")
-	clients, loopback := g(t, []service{
+	services := []service{
 		{"envoy-harmony-headless", 9002, "10.96.2", []string{"unix://" + socket}},
-		{"envoy-harmony", 9004, "10.96.3", []string{"unix://" + sockets}},
 		{"vllm", 8000, "10.96.8", []string{p.engines[0].URL, p.engines[1].URL}},
 		{"other-models", 8080, "10.96.9", []string{other.URL}},
-	}, values)
+	}
+	if values == withSockets {
+		services = append(services, service{"envoy-harmony", 9004, "10.96.3", []string{"unix://" + sockets}})
+	}
+	clients, loopback := g(t, services, values)
 
 	p.loopback = bootGateway(t, binary, loopback, log.Named("loop"))
 	cfg := config.Defaults()
@@ -490,6 +493,8 @@ func TestEnvoyGateway(t *testing.T) {
 
 // The route of WebSockets serves them, and nothing else.
 func TestEnvoyGatewaySockets(t *testing.T) { startGateway(t, envoyGateway, withSockets).checkSockets(t) }
+
+func TestIstioSockets(t *testing.T) { startGateway(t, istio, withSockets).checkSockets(t) }
 
 // checkSockets: a conversation over one connection, and a 426 for every other upgrade.
 func (p *gatewayPlane) checkSockets(t *testing.T) {
