@@ -3,12 +3,17 @@ package filter
 import (
 	"context"
 	"net/http"
+	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
 	"github.com/envoy-harmony/envoy-harmony/filter/websocket"
 )
+
+// slowReader is how long an event waits for a client to read those before: as long as nothing else
+// of a connection may hang, and short enough that what its response holds is free again soon.
+const slowReader = 30 * time.Second
 
 // Sockets is the handler of WebSocket connections. Envoy sends upgrades to it, and nobody else
 // may reach it: tenants and credentials are what its headers say.
@@ -34,6 +39,7 @@ func (s *Server) newSockets() *websocket.Server {
 				Responses:    cfg.WebSocket.MaxResponses,
 				MessageBytes: cfg.Limits.MaxBodyBytes,
 				MessageTime:  cfg.Limits.BodyTimeout.Duration,
+				WriteTime:    slowReader,
 				LocalBytes:   cfg.Limits.MaxConversationBytes,
 				IdleTimeout:  cfg.WebSocket.IdleTimeout.Duration,
 				MaxAge:       cfg.WebSocket.MaxAge.Duration,

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// writeTimeout is how long one event may wait for its client to read those before.
-	writeTimeout = 30 * time.Second
 	// eventRate is how many events of a client are taken in a second, and eventBurst how many at
 	// once. More wait in the socket.
 	eventRate  = 20
@@ -397,7 +395,7 @@ func (c *connection) cancelResponse(e *clientEvent) *apierror.Error {
 
 // write writes an event. A client that does not take it in time loses its connection.
 func (c *connection) write(event []byte) bool {
-	ctx, cancel := context.WithTimeout(c.ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.limits.WriteTime)
 	defer cancel()
 	err := c.ws.Write(ctx, websocket.MessageText, event)
 	if err == nil {
@@ -440,7 +438,7 @@ func (c *connection) keepAlive() {
 		return
 	}
 	for c.wait(c.limits.KeepAlive) {
-		ctx, cancel := context.WithTimeout(c.ctx, max(c.limits.KeepAlive, writeTimeout))
+		ctx, cancel := context.WithTimeout(c.ctx, max(c.limits.KeepAlive, c.limits.WriteTime))
 		err := c.ws.Ping(ctx)
 		cancel()
 		if err != nil {

@@ -24,7 +24,7 @@
 // the time in which it has to come, events in a second, the time without a response, and the age.
 // What waits is taken of the memory budget while it arrives. Nothing waits for a client that
 // reads slowly: a response sends an event, and goes on when it is written. A write that takes
-// longer than writeTimeout ends the connection.
+// longer than Limits.WriteTime ends the connection.
 //
 // # How a connection ends
 //

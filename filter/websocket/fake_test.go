@@ -72,7 +72,7 @@ func (m *fakeMemory) Close() { _ = m.Take(-int(m.taken)) }
 func testLimits() Limits {
 	return Limits{
 		Connections: 10, Responses: 16, MessageBytes: 1 << 20, MessageTime: time.Minute, LocalBytes: 1 << 20,
-		IdleTimeout: time.Minute, MaxAge: time.Minute, KeepAlive: time.Minute,
+		WriteTime: time.Minute, IdleTimeout: time.Minute, MaxAge: time.Minute, KeepAlive: time.Minute,
 	}
 }
 
@@ -155,15 +155,18 @@ func (x *fakeExchange) receive() bool {
 func (x *fakeExchange) send(sse string, end bool) {
 	for len(sse) > 0 || end {
 		n := min(len(sse), 17)
-		p := &extprocv3.StreamedBodyResponse{Body: []byte(sse[:n]), EndOfStream: end && n == len(sse)}
-		sse = sse[n:]
-		_ = x.driver.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{
-			StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{Response: &extprocv3.StreamedImmediateResponse_BodyResponse{BodyResponse: p}},
-		}})
-		if len(sse) == 0 {
+		x.sendPiece(sse[:n], end && n == len(sse))
+		if sse = sse[n:]; len(sse) == 0 {
 			return
 		}
 	}
+}
+
+func (x *fakeExchange) sendPiece(sse string, end bool) {
+	p := &extprocv3.StreamedBodyResponse{Body: []byte(sse), EndOfStream: end}
+	_ = x.driver.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{
+		StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{Response: &extprocv3.StreamedImmediateResponse_BodyResponse{BodyResponse: p}},
+	}})
 }
 
 func event(name, members string) string {
@@ -173,6 +176,9 @@ func event(name, members string) string {
 func (x *fakeExchange) created(id string) {
 	x.send(event("response.created", `,"response":{"id":"`+id+`"}`), false)
 }
+
+// tells sends an event about an item.
+func (x *fakeExchange) tells(step string) { x.send(event("response.output_item."+step, `,"item":{}`), false) }
 
 // complete sends the end of a response.
 func (x *fakeExchange) complete(status, output string) {

@@ -210,6 +210,7 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 // The names of events that say how far a response is.
 var (
 	createdName = []byte(`{"type":"response.created"`)
+	itemName    = []byte(`{"type":"response.output_item.`)
 	endNames    = []struct {
 		status string
 		name   []byte
@@ -227,6 +228,12 @@ func (r *response) event(json []byte) error {
 	case r.id == "" && bytes.HasPrefix(json, createdName):
 		r.id = gjson.GetBytes(json, "response.id").String()
 		r.c.remember(r)
+	case r.status == "" && bytes.HasPrefix(json, itemName):
+		// While the model wrote a call it was not interrupted. One of the filter's own has been
+		// written now: no model call is to follow it.
+		if r.steering() {
+			r.stop(steered)
+		}
 	case r.status == "":
 		for _, end := range endNames {
 			if bytes.HasPrefix(json, end.name) {
@@ -239,6 +246,13 @@ func (r *response) event(json []byte) error {
 		}
 	}
 	return r.c.send(r.lane, json)
+}
+
+// steering reports whether input waits for the end of the response.
+func (r *response) steering() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.steers) > 0
 }
 
 // close has the response take no more input, and reports whether it has taken some.

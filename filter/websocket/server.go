@@ -29,6 +29,9 @@ type Limits struct {
 	// LocalBytes are of the responses that a connection keeps.
 	LocalBytes int
 
+	// WriteTime is how long one event may wait for its client to read those before.
+	WriteTime time.Duration
+
 	IdleTimeout time.Duration
 	MaxAge      time.Duration
 	// KeepAlive is the time between two pings, and how long the answer may take; 0: none is sent.

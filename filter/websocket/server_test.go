@@ -76,6 +76,12 @@ func TestErrors(t *testing.T) {
 		{`[]`, "400", "", ""},
 		{`{}`, "400", "", ""},
 		{`{"type":"session.update"}`, "400", "", ""},
+		{`{"type":"response.create","stream_id":"l","input":"a","input":"b"}`, "400", "", "l"},
+		{`{"type":"response.create","stream_id":"l","previous_response_id":null,"previous_response_id":"resp_1"}`, "400", "", "l"},
+		{`{"type":"response.create","stream_id":"l","model":"m","model":"m"}`, "400", "", "l"},
+		{`{"type":"response.create","stream_id":"l","stream_id":"m"}`, "400", "", ""},
+		{`{"type":"response.cancel","type":"response.create"}`, "400", "", ""},
+		{`{"type":"response.steer","stream_id":"l","input":"a","\u0069nput":"b"}`, "400", "", "l"},
 		{`{"type":"response.create","stream_id":""}`, "400", "invalid_stream_id", ""},
 		{`{"type":"response.create","stream_id":7}`, "400", "invalid_stream_id", ""},
 		{`{"type":"response.create","stream_id":"a b"}`, "400", "invalid_stream_id", ""},
@@ -223,6 +229,38 @@ func TestClientLeaves(t *testing.T) {
 	case <-canceled:
 	case <-time.After(patience):
 		t.Error("the response goes on")
+	}
+}
+
+// A client that does not read loses its connection, and its response what it waits in.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	canceled := make(chan struct{})
+	s := start(t, func(l *Limits) { l.WriteTime = 50 * time.Millisecond }, func(x *fakeExchange) {
+		defer close(canceled)
+		x.created("resp_1")
+		// More than any buffer of sockets takes.
+		delta := event("response.output_text.delta", `,"delta":"`+strings.Repeat("x", 1<<20)+`"`)
+		for range 1000 {
+			if x.driver.Context().Err() != nil {
+				return
+			}
+			x.sendPiece(delta, false)
+		}
+		t.Error("a thousand megabytes were written")
+	})
+	c := s.dial(t)
+	c.send(`{"type":"response.create"}`)
+	select {
+	case <-canceled:
+	case <-time.After(patience):
+		t.Fatal("the response goes on")
+	}
+	s.Close(t.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.reasons, []string{reasonSlow}) {
+		t.Errorf("the reasons are %q", s.reasons)
 	}
 }
 

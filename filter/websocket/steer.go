@@ -21,7 +21,8 @@ import (
 //	has failed, or was canceled                    response.steer.failed, with the input
 //
 // The model is interrupted between two tokens. The open message ends there, as one that has
-// reached its token limit. While it writes a call for the client it is not: the call ends first.
+// reached its token limit. While it writes a call it is not: the call ends first. If the filter
+// makes that call, its result ends the response; one for the client is the client's to answer.
 
 // maxSteers is how often a response can be steered while it is made.
 const maxSteers = 16
