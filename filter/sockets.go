@@ -30,7 +30,7 @@ func (s *Server) newSockets() *websocket.Server {
 	return websocket.New(websocket.Options{
 		Drive: func(d extproc.Driver) error { return s.current.Load().extproc.Drive(d) },
 		Hold: func(headers *extprocv3.ProcessingRequest) websocket.Memory {
-			return s.current.Load().extproc.Hold(headers)
+			return held{s.current.Load().extproc.Hold(headers)}
 		},
 		Limits: func() websocket.Limits {
 			cfg := s.Config()
@@ -46,9 +46,26 @@ func (s *Server) newSockets() *websocket.Server {
 				KeepAlive:    cfg.Limits.KeepAlive.Duration,
 			}
 		},
+		Tenant: func(headers http.Header) (name string, known bool) {
+			header := s.Config().TenantHeader
+			if header == "" {
+				return "", false
+			}
+			// Of two values one may be the client's own: their requests have no tenant either.
+			if values := headers.Values(header); len(values) == 1 {
+				name = values[0]
+			}
+			return name, true
+		},
 		Now:    s.o.Now,
 		Go:     s.workers.Go,
 		NewID:  s.o.NewID,
 		Opened: s.telemetry.Metrics.ConnectionOpens,
 	})
 }
+
+// held is the memory of a connection, as package websocket has it.
+type held struct{ extproc.Holding }
+
+// Receive implements [websocket.Memory].
+func (h held) Receive(drop func()) websocket.Arriving { return h.Holding.Receive(drop) }

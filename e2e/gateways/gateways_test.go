@@ -492,7 +492,9 @@ func TestEnvoyGateway(t *testing.T) {
 }
 
 // The route of WebSockets serves them, and nothing else.
-func TestEnvoyGatewaySockets(t *testing.T) { startGateway(t, envoyGateway, withSockets).checkSockets(t) }
+func TestEnvoyGatewaySockets(t *testing.T) {
+	startGateway(t, envoyGateway, withSockets).checkSockets(t)
+}
 
 func TestIstioSockets(t *testing.T) { startGateway(t, istio, withSockets).checkSockets(t) }
 

@@ -36,6 +36,7 @@ type connection struct {
 	ctx    context.Context //nolint:containedctx // its life
 	cancel context.CancelFunc
 	ws     *websocket.Conn
+	tenant *string // whose place it has; nil: tenants are not told apart
 
 	// headers are the first message of each response's exchange, but for what differs. upgradeID is
 	// the request id of the upgrade.
@@ -200,40 +201,44 @@ func (b *bucket) take(now time.Time) time.Duration {
 // error: refused is for the client, err ends the connection.
 func (c *connection) readMessage(r io.Reader) (text []byte, refused *apierror.Error, err error) {
 	// A client that has sent a part of a message keeps memory: not for long.
-	late := time.AfterFunc(c.limits.MessageTime, c.cancel)
-	defer late.Stop()
+	defer c.within(c.limits.MessageTime, reasonMessage)()
+
+	arriving := c.memory.Receive(c.makeRoom)
+	defer arriving.Close()
 
 	for {
 		if len(text) == cap(text) {
-			if int64(len(text)) > c.limits.MessageBytes {
-				return nil, c.drop(text, tooLarge(c.limits.MessageBytes)), nil
-			}
 			more := max(cap(text), leastRoom)
-			if refused := c.memory.Take(more); refused != nil {
+			if refused := arriving.Take(more); refused != nil {
+				// The rest is read, so that the next event is found behind it.
 				_, err := io.Copy(io.Discard, r)
-				return nil, c.drop(text, refused), err
+				return nil, refused, err
 			}
 			text = append(make([]byte, 0, cap(text)+more), text...)
 		}
 
 		n, err := r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
+		arriving.GoesOn(n)
 		switch {
 		case int64(len(text)) > c.limits.MessageBytes:
-			return nil, c.drop(text, tooLarge(c.limits.MessageBytes)), nil
+			return nil, tooLarge(c.limits.MessageBytes), nil
 		case errors.Is(err, io.EOF):
-			return text, nil, nil
+			// From now on it is the connection's, and makes no more room. Somebody else may take it
+			// in between, as any request may come too late.
+			arriving.Close()
+			return text, c.memory.Take(cap(text)), nil
 		case err != nil:
-			c.giveBack(cap(text))
 			return nil, nil, err
 		}
 	}
 }
 
-// drop returns what was taken for a message that is not read.
-func (c *connection) drop(text []byte, refused *apierror.Error) *apierror.Error {
-	c.giveBack(cap(text))
-	return refused
+// makeRoom ends the connection whose message has to make room: its reader may be waiting for the
+// rest of it, and what is there of it is free when the reader returns.
+func (c *connection) makeRoom() {
+	c.because(reasonMessage)
+	c.cancel()
 }
 
 // giveBack returns memory.
@@ -395,18 +400,22 @@ func (c *connection) cancelResponse(e *clientEvent) *apierror.Error {
 
 // write writes an event. A client that does not take it in time loses its connection.
 func (c *connection) write(event []byte) bool {
-	ctx, cancel := context.WithTimeout(c.ctx, c.limits.WriteTime)
-	defer cancel()
-	err := c.ws.Write(ctx, websocket.MessageText, event)
-	if err == nil {
-		return true
+	defer c.within(c.limits.WriteTime, reasonSlow)()
+	if err := c.ws.Write(c.ctx, websocket.MessageText, event); err != nil {
+		c.because(reasonClient)
+		c.cancel()
+		return false
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.because(reasonSlow)
-	}
-	c.because(reasonClient)
-	c.cancel()
-	return false
+	return true
+}
+
+// within ends the connection for a reason, unless done is called in time. The reason is noted
+// first: the reader, which the end wakes up, would note another one.
+func (c *connection) within(limit time.Duration, reason string) (done func() bool) {
+	return time.AfterFunc(limit, func() {
+		c.because(reason)
+		c.cancel()
+	}).Stop
 }
 
 // send writes an event of a response.
@@ -438,11 +447,11 @@ func (c *connection) keepAlive() {
 		return
 	}
 	for c.wait(c.limits.KeepAlive) {
-		ctx, cancel := context.WithTimeout(c.ctx, max(c.limits.KeepAlive, c.limits.WriteTime))
-		err := c.ws.Ping(ctx)
-		cancel()
+		answered := c.within(max(c.limits.KeepAlive, c.limits.WriteTime), reasonGone)
+		err := c.ws.Ping(c.ctx)
+		answered()
 		if err != nil {
-			c.because(reasonGone)
+			c.because(reasonClient)
 			c.cancel()
 			return
 		}

@@ -45,6 +45,7 @@ type fakeServer struct {
 
 	mu      sync.Mutex
 	reasons []string
+	drop    func() // of the last message that began to arrive
 }
 
 // fakeMemory counts what is taken, and has so much at most.
@@ -65,6 +66,18 @@ func (m *fakeMemory) Take(bytes int) *apierror.Error {
 	m.s.memory.Add(int64(bytes))
 	return nil
 }
+
+func (m *fakeMemory) Receive(drop func()) Arriving {
+	m.s.mu.Lock()
+	m.s.drop = drop
+	m.s.mu.Unlock()
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &fakeMemory{s: m.s, most: m.most - m.taken}
+}
+
+func (*fakeMemory) GoesOn(int) {}
 
 func (m *fakeMemory) Close() { _ = m.Take(-int(m.taken)) }
 
@@ -107,6 +120,7 @@ func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *
 		},
 		Hold:   func(*extprocv3.ProcessingRequest) Memory { return &fakeMemory{s: s, most: 4 << 20} },
 		Limits: func() Limits { return limits },
+		Tenant: func(h http.Header) (string, bool) { return h.Get("x-tenant"), h.Get("x-tenant") != "" },
 		Now:    time.Now,
 		Go:     func(do func()) { work.Go(do) },
 		NewID:  func(prefix string) string { return prefix + strconv.FormatInt(s.ids.Add(1), 10) },
@@ -178,7 +192,9 @@ func (x *fakeExchange) created(id string) {
 }
 
 // tells sends an event about an item.
-func (x *fakeExchange) tells(step string) { x.send(event("response.output_item."+step, `,"item":{}`), false) }
+func (x *fakeExchange) tells(step string) {
+	x.send(event("response.output_item."+step, `,"item":{}`), false)
+}
 
 // complete sends the end of a response.
 func (x *fakeExchange) complete(status, output string) {

@@ -42,6 +42,19 @@ type Limits struct {
 type Memory interface {
 	// Take takes bytes, or returns them if they are less than 0, which is not refused.
 	Take(bytes int) *apierror.Error
+	// Receive opens the memory of a message that begins to arrive. drop is called if it has to make
+	// room for others, by one of those: it must not wait.
+	Receive(drop func()) Arriving
+	// Close returns everything.
+	Close()
+}
+
+// Arriving is what has been taken for a message that is not whole.
+type Arriving interface {
+	// Take takes bytes.
+	Take(bytes int) *apierror.Error
+	// GoesOn notes that bytes have arrived: a message that stalls is the first to make room.
+	GoesOn(bytes int)
 	// Close returns everything.
 	Close()
 }
@@ -54,6 +67,9 @@ type Options struct {
 	Hold func(headers *extprocv3.ProcessingRequest) Memory
 	// Limits are the current ones.
 	Limits func() Limits
+	// Tenant names the tenant of an upgrade; known is whether tenants are told apart at all. One
+	// that is not named is a tenant like others.
+	Tenant func(headers http.Header) (name string, known bool)
 
 	Now func() time.Time
 	// Go executes work that may wait. The process ends when all such work is done.
@@ -82,7 +98,9 @@ type Server struct {
 
 	mu          sync.Mutex
 	connections map[*connection]struct{}
-	draining    bool
+	// ofTenant is how many of the connections each tenant has; empty where they are not told apart.
+	ofTenant map[string]int
+	draining bool
 	// drained is closed when the drain begins, and done waits for the connections.
 	drained chan struct{}
 	done    sync.WaitGroup
@@ -90,13 +108,25 @@ type Server struct {
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{o: o, connections: map[*connection]struct{}{}, drained: make(chan struct{})}
+	return &Server{
+		o: o, connections: map[*connection]struct{}{}, ofTenant: map[string]int{}, drained: make(chan struct{}),
+	}
 }
 
 // ServeHTTP opens a connection, and returns when it has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limits := s.o.Limits()
 	c := newConnection(s, limits)
+
+	// net/http reads the body before it answers, for as long as the client lets it wait: the place
+	// would be held, and the process would not end.
+	if r.ContentLength != 0 {
+		s.o.Opened()(reasonRefused)
+		w.Header().Set("connection", "close")
+		refuse(w, apierror.Invalid("", "An upgrade has no body. Send events over the connection."))
+		return
+	}
+
 	if err := s.admit(c, r, limits); err != nil {
 		s.o.Opened()(reasonRefused)
 		refuse(w, err)
@@ -125,17 +155,25 @@ func (s *Server) admit(c *connection, r *http.Request, limits Limits) *apierror.
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	tenant, known := s.o.Tenant(r.Header)
 	switch {
 	case s.draining:
 		return shutDown()
-	case len(s.connections) >= limits.Connections:
+	// A place costs a client nothing, and is held for hours: one tenant must leave some to others.
+	case len(s.connections) >= limits.Connections, known && s.ofTenant[tenant] >= (limits.Connections+1)/2:
 		err := apierror.New(http.StatusServiceUnavailable, "overloaded", "",
 			"There are too many WebSocket connections. Try again shortly, or send a POST.")
 		err.RetryAfter = time.Second
 		return err
 	}
+
 	s.connections[c] = struct{}{}
 	s.done.Add(1)
+	if known {
+		c.tenant = &tenant
+		s.ofTenant[tenant]++
+	}
 	return nil
 }
 
@@ -144,6 +182,14 @@ func (s *Server) leave(c *connection) {
 	defer s.mu.Unlock()
 	delete(s.connections, c)
 	s.done.Done()
+
+	if c.tenant == nil {
+		return
+	}
+	// Names that nobody uses any more are not kept: clients may have made them up.
+	if s.ofTenant[*c.tenant]--; s.ofTenant[*c.tenant] == 0 {
+		delete(s.ofTenant, *c.tenant)
+	}
 }
 
 // refuse answers an upgrade with an error.

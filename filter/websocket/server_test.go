@@ -1,8 +1,10 @@
 package websocket
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -199,6 +201,45 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A tenant has half of the connections at most, so that others get in.
+func TestTenantsShareConnections(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(l *Limits) { l.Connections = 4 }, hello)
+	opens := func(tenant string) bool {
+		conn, resp, err := websocket.Dial(t.Context(), s.url, &websocket.DialOptions{HTTPHeader: http.Header{"X-Tenant": {tenant}}})
+		if err == nil {
+			t.Cleanup(func() { _ = conn.CloseNow() })
+			return true
+		}
+		if resp == nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("retry-after") == "" {
+			t.Errorf("%s: %v", tenant, err)
+		}
+		return false
+	}
+
+	first := s.dial(t, "x-tenant", "a")
+	if got := []bool{opens("a"), opens("a"), opens("b"), opens("b"), opens("c")}; !slices.Equal(got, []bool{true, false, true, true, false}) {
+		t.Errorf("they open: %v", got)
+	}
+
+	// A place that is left is free for the same tenant again.
+	_ = first.Close(websocket.StatusNormalClosure, "")
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		s.Server.mu.Lock()
+		left := s.ofTenant["a"]
+		s.Server.mu.Unlock()
+		if left == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left", left)
+		}
+	}
+	if !opens("a") || opens("a") {
+		t.Error("the place is not free, or there are more than one")
+	}
+}
+
 // A message for which there is no memory is refused, and the connection goes on.
 func TestNoMemory(t *testing.T) {
 	t.Parallel()
@@ -210,6 +251,55 @@ func TestNoMemory(t *testing.T) {
 	}
 	c.send(`{"type":"response.create"}`)
 	c.until("response.completed")
+}
+
+// A message that is not whole makes room for others: its connection ends.
+func TestMakesRoom(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	c := s.dial(t)
+	w, err := c.Writer(t.Context(), websocket.MessageText)
+	if err == nil {
+		_, err = w.Write([]byte(`{"type":"response.create","input":"` + strings.Repeat("x", 5*leastRoom)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s.memory.Load() < 5*leastRoom {
+		time.Sleep(time.Millisecond)
+	}
+
+	s.mu.Lock()
+	drop := s.drop
+	s.mu.Unlock()
+	drop()
+	c.ends()
+	s.Close(t.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.reasons, []string{reasonMessage}) || s.memory.Load() != 0 {
+		t.Errorf("the reasons are %q, %d bytes are held", s.reasons, s.memory.Load())
+	}
+}
+
+// An upgrade with a body is refused at once: who waited for the body would wait for the client.
+func TestUpgradeWithABody(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	for _, body := range []string{"content-length: 5", "transfer-encoding: chunked"} {
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%s\r\n\r\n", Path, body)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %v, %v", body, resp, err)
+		}
+		_ = conn.Close()
+	}
 }
 
 // A client that leaves cancels its responses.
@@ -261,6 +351,43 @@ func TestSlowReader(t *testing.T) {
 	defer s.mu.Unlock()
 	if !slices.Equal(s.reasons, []string{reasonSlow}) {
 		t.Errorf("the reasons are %q", s.reasons)
+	}
+}
+
+// A client that is gone answers no ping, and one that is slow does not end its message. Both leave
+// their place.
+func TestGoneClients(t *testing.T) {
+	t.Parallel()
+	for reason, part := range map[string]string{reasonGone: "", reasonMessage: `{"type":`} {
+		s := start(t, func(l *Limits) {
+			if reason == reasonGone {
+				l.KeepAlive, l.WriteTime = 20*time.Millisecond, 50*time.Millisecond
+			}
+			l.MessageTime = 100 * time.Millisecond
+		}, hello)
+		c := s.dial(t)
+		if part != "" {
+			w, err := c.Writer(t.Context(), websocket.MessageText)
+			if err == nil {
+				_, err = w.Write([]byte(strings.Repeat(part, leastRoom)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		// Its pings are answered while it is read, which it is not.
+		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			s.mu.Lock()
+			reasons := slices.Clone(s.reasons)
+			s.mu.Unlock()
+			if slices.Equal(reasons, []string{reason}) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the reasons are %q, want %s", reasons, reason)
+			}
+		}
 	}
 }
 
