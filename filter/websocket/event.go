@@ -80,6 +80,7 @@ func validLane(v gjson.Result) bool {
 	if v.Type != gjson.String || v.Str == "" || len(v.Str) > maxLane {
 		return false
 	}
+	// None of them has to be escaped: see appendEvent.
 	for _, c := range []byte(v.Str) {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.':
@@ -100,12 +101,15 @@ func (e *clientEvent) settings() (body []byte, err *apierror.Error) {
 		case "type", "stream_id", "stream", "stream_options", "input", "previous_response_id":
 			return true
 		case "background":
+			// It would go on without the connection, and its events to nobody.
 			if value.Type == gjson.True {
 				err = apierror.Invalid("background",
 					"Background responses are made over HTTP. Leave background out, or send a POST.")
 			}
 			return err == nil
 		}
+
+		// As the client has spelled them: the exchange reads them, and says what is wrong.
 		body = append(append(append(append(body, ','), key.Raw...), ':'), value.Raw...)
 		return true
 	})

@@ -44,7 +44,7 @@ type fakeServer struct {
 	ids    atomic.Int64
 
 	mu      sync.Mutex
-	reasons []string
+	reasons []endReason
 	drop    func() // of the last message that began to arrive
 }
 
@@ -90,7 +90,7 @@ func testLimits() Limits {
 }
 
 // start starts a server. Its exchanges are what script makes of them.
-func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *fakeServer {
+func start(t testing.TB, change func(l *Limits), script func(x *fakeExchange)) *fakeServer {
 	t.Helper()
 	limits := testLimits()
 	if change != nil {
@@ -110,9 +110,15 @@ func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *
 			if !x.receive() {
 				return d.Context().Err()
 			}
+			// As an exchange does, it waits for the end beside its work.
+			end := make(chan error, 1)
+			go func() {
+				_, err := d.Recv()
+				end <- err
+			}()
 			script(x)
 			if d.Context().Err() == nil {
-				if _, err := d.Recv(); !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
+				if err := <-end; !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
 					t.Errorf("after the reply: %v", err)
 				}
 			}
@@ -128,7 +134,7 @@ func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *
 			return func(reason string) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.reasons = append(s.reasons, reason)
+				s.reasons = append(s.reasons, endReason(reason))
 			}
 		},
 	})

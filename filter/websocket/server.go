@@ -76,21 +76,26 @@ type Options struct {
 	Go    func(work func())
 	NewID func(prefix string) string
 	// Opened is called for each connection, and what it returns when the connection has ended, with
-	// the reason: one of Reasons.
+	// the reason.
 	Opened func() (closed func(reason string))
 }
 
-// The reasons why connections end, and why an upgrade is refused.
+// endReason is why a connection ends, or an upgrade is refused. It is a label of metrics.
+type endReason string
+
 const (
-	reasonClient   = "client"
-	reasonIdle     = "idle"
-	reasonAge      = "age"
-	reasonShutdown = "shutdown"
-	reasonSlow     = "slow_reader"
-	reasonGone     = "no_pong"
-	reasonMessage  = "message"
-	reasonRefused  = "refused"
+	reasonClient   endReason = "client"
+	reasonIdle     endReason = "idle"
+	reasonAge      endReason = "age"
+	reasonShutdown endReason = "shutdown"
+	reasonSlow     endReason = "slow_reader"
+	reasonGone     endReason = "no_pong"
+	reasonMessage  endReason = "message"
+	reasonRefused  endReason = "refused"
 )
+
+// abortTime is how long responses have to end with an error once the time of a drain is over.
+const abortTime = time.Second
 
 // Server is the HTTP handler of connections. It is safe for concurrent use.
 type Server struct {
@@ -121,29 +126,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// net/http reads the body before it answers, for as long as the client lets it wait: the place
 	// would be held, and the process would not end.
 	if r.ContentLength != 0 {
-		s.o.Opened()(reasonRefused)
 		w.Header().Set("connection", "close")
-		refuse(w, apierror.Invalid("", "An upgrade has no body. Send events over the connection."))
+		s.refuse(w, apierror.Invalid("", "An upgrade has no body. Send events over the connection."))
 		return
 	}
-
 	if err := s.admit(c, r, limits); err != nil {
-		s.o.Opened()(reasonRefused)
-		refuse(w, err)
+		s.refuse(w, err)
 		return
 	}
 	defer s.leave(c)
 
 	// The origin of a browser has to be the host that it has asked: a page of another site could
-	// use the cookies by which Envoy may know a user. Accept answers what it refuses.
+	// use the cookies by which Envoy may know a user. Accept answers what it refuses. Nothing is
+	// compressed: a frame of a few bytes could become a message of gigabytes.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
-		s.o.Opened()(reasonRefused)
+		s.o.Opened()(string(reasonRefused))
 		return
 	}
 
 	closed := s.o.Opened()
-	defer func() { closed(c.reason) }()
+	defer func() { closed(string(c.ended())) }()
 	c.serve(ws, r)
 }
 
@@ -193,7 +196,8 @@ func (s *Server) leave(c *connection) {
 }
 
 // refuse answers an upgrade with an error.
-func refuse(w http.ResponseWriter, err *apierror.Error) {
+func (s *Server) refuse(w http.ResponseWriter, err *apierror.Error) {
+	s.o.Opened()(string(reasonRefused))
 	w.Header().Set("content-type", "application/json")
 	if err.RetryAfter > 0 {
 		w.Header().Set("retry-after", "1")
@@ -226,9 +230,20 @@ func (s *Server) Close(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+
+	// Who drains ends all exchanges with an error at this time. A connection closes in good order
+	// when the last of its responses has sent that.
+	timer := time.NewTimer(abortTime)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return
+	case <-timer.C:
+	}
+
 	s.mu.Lock()
 	for c := range s.connections {
-		c.cancel()
+		c.end(reasonShutdown)
 	}
 	s.mu.Unlock()
 	<-ended

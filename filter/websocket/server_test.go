@@ -277,7 +277,7 @@ func TestMakesRoom(t *testing.T) {
 	s.Close(t.Context())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Equal(s.reasons, []string{reasonMessage}) || s.memory.Load() != 0 {
+	if !slices.Equal(s.reasons, []endReason{reasonMessage}) || s.memory.Load() != 0 {
 		t.Errorf("the reasons are %q, %d bytes are held", s.reasons, s.memory.Load())
 	}
 }
@@ -349,7 +349,7 @@ func TestSlowReader(t *testing.T) {
 	s.Close(t.Context())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Equal(s.reasons, []string{reasonSlow}) {
+	if !slices.Equal(s.reasons, []endReason{reasonSlow}) {
 		t.Errorf("the reasons are %q", s.reasons)
 	}
 }
@@ -358,7 +358,7 @@ func TestSlowReader(t *testing.T) {
 // their place.
 func TestGoneClients(t *testing.T) {
 	t.Parallel()
-	for reason, part := range map[string]string{reasonGone: "", reasonMessage: `{"type":`} {
+	for reason, part := range map[endReason]string{reasonGone: "", reasonMessage: `{"type":`} {
 		s := start(t, func(l *Limits) {
 			if reason == reasonGone {
 				l.KeepAlive, l.WriteTime = 20*time.Millisecond, 50*time.Millisecond
@@ -381,7 +381,7 @@ func TestGoneClients(t *testing.T) {
 			s.mu.Lock()
 			reasons := slices.Clone(s.reasons)
 			s.mu.Unlock()
-			if slices.Equal(reasons, []string{reason}) {
+			if slices.Equal(reasons, []endReason{reason}) {
 				break
 			}
 			if time.Now().After(deadline) {
@@ -394,7 +394,7 @@ func TestGoneClients(t *testing.T) {
 // Connections end for their reasons, with their codes, and responses that are made end first.
 func TestEnds(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
+	for name, tt := range map[endReason]struct {
 		change func(l *Limits)
 		drain  bool
 		busy   bool
@@ -407,7 +407,7 @@ func TestEnds(t *testing.T) {
 		reasonShutdown: {drain: true, busy: true, code: 1001, last: "response.completed"},
 		reasonMessage:  {text: true, code: 1003},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
 			begun, release := make(chan struct{}), make(chan struct{})
 			s := start(t, tt.change, func(x *fakeExchange) {
@@ -449,7 +449,7 @@ func TestEnds(t *testing.T) {
 			s.Close(t.Context())
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if !slices.Equal(s.reasons, []string{name}) {
+			if !slices.Equal(s.reasons, []endReason{name}) {
 				t.Errorf("the reasons are %q", s.reasons)
 			}
 		})
@@ -467,6 +467,11 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	s.Close(ctx)
+	s.mu.Lock()
+	if !slices.Equal(s.reasons, []endReason{reasonShutdown}) {
+		t.Errorf("the reasons are %q", s.reasons)
+	}
+	s.mu.Unlock()
 	if resp, err := http.Get(s.url); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a connection after the end: %v %v", resp, err)
 	} else {
@@ -496,5 +501,26 @@ func TestCancel(t *testing.T) {
 			c.send(event)
 			c.until("response.cancelled")
 		})
+	}
+}
+
+// A response is canceled by its lane also before it has begun, and while it waits for that.
+func TestCancelAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		s := start(t, nil, func(x *fakeExchange) {
+			select {
+			case <-x.interrupt:
+				x.refuse(apierror.Invalid("", "canceled"), nil)
+			case <-time.After(patience):
+				hello(x)
+			}
+		})
+		c := s.dial(t)
+		c.send(`{"type":"response.create","stream_id":"l"}`)
+		c.send(`{"type":"response.cancel","stream_id":"l"}`)
+		if e := c.next(); e.Get("type").Str != "error" || e.Get("error.message").Str != "canceled" {
+			t.Fatalf("it ends with %s", e.Raw)
+		}
 	}
 }
