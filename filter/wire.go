@@ -365,10 +365,13 @@ func (s sealing) newSealer(cfg *config.Config) (*seal.Sealer, error) {
 
 // newResponses makes the Responses API of a generation.
 func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *seal.Sealer) *responses.API {
-	api := &responses.API{Approvals: st, Sealer: sealer, Compactor: sealer}
+	api := &responses.API{Approvals: st, Sealer: sealer, Compactor: sealer, Chains: g.chains}
 	if cfg.Responses.StoreBytes > 0 {
 		api.Store = st
-		api.Chains = g.chains
+	} else {
+		// Connections keep their responses in memory all the same. What an earlier process has
+		// stored is not to be had through them either: the store behind them is empty.
+		api.Kept = record.Store(store.WithLocals(store.NewMemory(store.Options{})))
 	}
 	// What a tool returns goes into another model call, which only the loopback listener can take.
 	if g.client != nil {

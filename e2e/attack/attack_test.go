@@ -38,7 +38,7 @@ const defaultGrowth = 768 << 20
 func areas() []area {
 	return []area{
 		jsonArea(), tokenizerArea(), contextArea(), schemaArea(), limitArea(),
-		markerArea(), bodyArea(), httpArea(), bypassArea(), http2Area(),
+		markerArea(), bodyArea(), httpArea(), bypassArea(), http2Area(), socketArea(), slowSocketArea(),
 		isolationArea(), approvalArea(), addressArea(), toolHeaderArea(), hostileToolArea(), secretArea(), recordArea(), reloadArea(), sealArea(),
 		engineArea(), clientArea(), budgetArea(), quotaArea(), sessionArea(), cardinalityArea(), storeArea(), diskArea(), faultArea(), replicaArea(), simulatorArea(), manyArea(),
 		workArea(), memoryArea(512), memoryArea(1024), memoryArea(2048),

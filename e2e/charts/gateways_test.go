@@ -197,6 +197,7 @@ config: {routing: {prefix_header: x-prefix, selection_text_bytes: 100, selection
 	}
 
 	if f.name != "agentgateway" {
+		variants["websocket"] = oneEngine + f.ownGateway(", hostnames: [api.example.com]") + "websocket: {enabled: true}\n"
 		variants["loopback-tls"] = oneEngine + f.ownGateway(", loopback: {tls: {enabled: true, existingSecret: loopback-tls, caConfigMap: loopback-ca}}")
 	}
 	if f.name == "istio" || f.name == "agentgateway" {

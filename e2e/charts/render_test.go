@@ -311,6 +311,7 @@ func mountPath(container object, volume string) any {
 // The notes have the three commands that prove that the installation works.
 func TestNotes(t *testing.T) {
 	for values, want := range map[string][]string{
+		engine + looped + "websocket: {enabled: true}": {"only the gateway may\nreach it. Set networkPolicy.enabled"},
 		"engines: [{kind: vllm}]": {
 			"rollout status deployment/harmony-envoy-harmony", "ask --url http://YOUR-GATEWAY/v1", "grep harmony_requests_total",
 			"There is no loopback listener",

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coder/websocket"
+	"github.com/tidwall/gjson"
 	"sigs.k8s.io/yaml"
 
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
@@ -51,8 +53,11 @@ func (s *service) clusterIP() string { return s.network + ".1" }
 func (s *service) podIP(endpoint int) string { return s.network + "." + strconv.Itoa(10+endpoint) }
 
 // gateway makes the bootstraps of an Envoy from the objects of a provider: one for
-// the clients' gateway and one for the loopback.
-type gateway func(t *testing.T, services []service) (clients, loopback stack.Object)
+// the clients' gateway and one for the loopback. values are more values of the chart.
+type gateway func(t *testing.T, services []service, values string) (clients, loopback stack.Object)
+
+// withSockets are values of the chart for a gateway with a route of WebSockets.
+const withSockets = "websocket: {enabled: true}\n"
 
 // gatewayPlane is a data plane whose Envoys are configured by a gateway.
 type gatewayPlane struct {
@@ -62,8 +67,8 @@ type gatewayPlane struct {
 }
 
 // startGateway starts two replicas of the engine vllm, the filter, a service for
-// other models, and the Envoys that the gateway configures.
-func startGateway(t *testing.T, g gateway) *gatewayPlane {
+// other models, and the Envoys that the gateway configures with more values of the chart.
+func startGateway(t *testing.T, g gateway, values string) *gatewayPlane {
 	t.Helper()
 	binary, err := envoy.Find(os.Getenv)
 	if err != nil {
@@ -79,12 +84,17 @@ func startGateway(t *testing.T, g gateway) *gatewayPlane {
 	other := httptest.NewServer(p.Upstream)
 	t.Cleanup(other.Close)
 
-	socket := filepath.Join(stack.SocketDir(t), "filter")
-	clients, loopback := g(t, []service{
+	dir := stack.SocketDir(t)
+	socket, sockets := filepath.Join(dir, "filter"), filepath.Join(dir, "websocket")
+	services := []service{
 		{"envoy-harmony-headless", 9002, "10.96.2", []string{"unix://" + socket}},
 		{"vllm", 8000, "10.96.8", []string{p.engines[0].URL, p.engines[1].URL}},
 		{"other-models", 8080, "10.96.9", []string{other.URL}},
-	})
+	}
+	if values == withSockets {
+		services = append(services, service{"envoy-harmony", 9004, "10.96.3", []string{"unix://" + sockets}})
+	}
+	clients, loopback := g(t, services, values)
 
 	p.loopback = bootGateway(t, binary, loopback, log.Named("loop"))
 	cfg := config.Defaults()
@@ -98,6 +108,7 @@ func startGateway(t *testing.T, g gateway) *gatewayPlane {
 
 	stack.NewToolServer(t).Serve(cfg)
 	p.StartFilter(t, cfg, socket, log, filter.Options{})
+	p.ServeSockets(t, sockets)
 	p.URL = bootGateway(t, binary, clients, log.Named("envoy"))
 	p.Client = stack.NewClient(t)
 	return p
@@ -126,11 +137,11 @@ func bootGateway(t *testing.T, binary string, bootstrap stack.Object, sink io.Wr
 
 // renderGateway renders the objects of a provider with the Helm chart, with two
 // replicas of one engine and a service for other models.
-func renderGateway(t *testing.T, provider, template string) string {
+func renderGateway(t *testing.T, provider, template, more string) string {
 	t.Helper()
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	text := "engines: [{kind: vllm, service: {name: vllm, port: 8000}}]\n" +
-		"gateway: {provider: " + provider + ", name: envoy-harmony, create: true, upstream: {name: other-models, port: 8080}}\n"
+		"gateway: {provider: " + provider + ", name: envoy-harmony, create: true, upstream: {name: other-models, port: 8080}}\n" + more
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +237,7 @@ func gatewayClass(name, controller string) []any {
 
 // envoyGateway translates the objects for Envoy Gateway with its own translator. The
 // services have a cluster IP, which the translator puts in place of endpoints.
-func envoyGateway(t *testing.T, services []service) (clients, loopback stack.Object) {
+func envoyGateway(t *testing.T, services []service, values string) (clients, loopback stack.Object) {
 	t.Helper()
 	input := gatewayClass("eg", "gateway.envoyproxy.io/gatewayclass-controller")
 	for _, s := range services {
@@ -237,7 +248,7 @@ func envoyGateway(t *testing.T, services []service) (clients, loopback stack.Obj
 	}
 
 	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(documents(t, input)+renderGateway(t, "envoyGateway", "envoy-gateway")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(documents(t, input)+renderGateway(t, "envoyGateway", "envoy-gateway", values)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -354,13 +365,16 @@ func untyped(v any) stack.Object {
 }
 
 // istio reads what istiod makes of the objects for Istio: testdata/istio.json, which
-// the program tools/istio has printed. What Envoy without Istio's extensions does not
+// the program tools/istio has printed, or istio-websocket.json with that route. What Envoy without Istio's extensions does not
 // know is removed: the filters by which sidecars exchange their identities, and the
 // TLS to pods with sidecars.
-func istio(t *testing.T, services []service) (clients, loopback stack.Object) {
+func istio(t *testing.T, services []service, values string) (clients, loopback stack.Object) {
 	t.Helper()
-	rendered := renderGateway(t, "istio", "istio")
-	const file = "testdata/istio.json"
+	rendered := renderGateway(t, "istio", "istio", values)
+	file := "testdata/istio.json"
+	if values == withSockets {
+		file = "testdata/istio-websocket.json"
+	}
 
 	var recorded struct {
 		Objects  string        `json:"objects"` // SHA-256
@@ -464,17 +478,70 @@ func (c *configuration) withoutIstio(services []service) {
 
 // What istiod makes of the objects for Istio serves the APIs of the filter.
 func TestIstio(t *testing.T) {
-	p := startGateway(t, istio)
+	p := startGateway(t, istio, "")
 	p.checkAll(t)
 }
 
 // What Envoy Gateway makes of its objects serves the APIs of the filter.
 func TestEnvoyGateway(t *testing.T) {
-	p := startGateway(t, envoyGateway)
+	p := startGateway(t, envoyGateway, "")
 	for _, e := range p.engines {
 		e.Named.Store(true)
 	}
 	p.checkAll(t)
+}
+
+// The route of WebSockets serves them, and nothing else.
+func TestEnvoyGatewaySockets(t *testing.T) {
+	startGateway(t, envoyGateway, withSockets).checkSockets(t)
+}
+
+func TestIstioSockets(t *testing.T) { startGateway(t, istio, withSockets).checkSockets(t) }
+
+// checkSockets: a conversation over one connection, and a 426 for every other upgrade.
+func (p *gatewayPlane) checkSockets(t *testing.T) {
+	// The header would choose an engine if the gateway, or the filter, did not remove it.
+	socket, resp, err := websocket.Dial(t.Context(), p.URL+"/v1/responses", &websocket.DialOptions{
+		HTTPHeader: http.Header{header.Engine: {"nonsense"}, "session_id": {"s"}},
+	})
+	if err != nil {
+		t.Fatalf("%v: %v", err, resp)
+	}
+	defer socket.CloseNow()
+	socket.SetReadLimit(-1)
+
+	previous := "null"
+	for _, word := range []string{"one", "two"} {
+		event := fmt.Sprintf(`{"type":"response.create","model":%q,"store":false,"input":"NOTHINK\nSAY %s","previous_response_id":%s}`,
+			stack.SGLangModel, word, previous)
+		if err := socket.Write(t.Context(), websocket.MessageText, []byte(event)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_, text, err := socket.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := gjson.ParseBytes(text)
+			if e.Get("type").Str == "error" {
+				t.Fatalf("%s", text)
+			}
+			if e.Get("type").Str == "response.completed" {
+				if got := e.Get("response.output.#(type==message).content.0.text").Str; got != word {
+					t.Errorf("%q, want %q: %s", got, word, text)
+				}
+				previous = e.Get("response.id").Raw
+				break
+			}
+		}
+	}
+
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+		if resp, text := p.Handshake(t, http.MethodGet, path, ""); resp.StatusCode != http.StatusUpgradeRequired {
+			t.Errorf("%s: %s: %s", path, resp.Status, text)
+		}
+	}
+	p.checkAnswers(t)
 }
 
 // checkAll checks what every gateway must do.

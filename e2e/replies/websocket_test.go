@@ -189,6 +189,60 @@ func TestWebSocketSteer(t *testing.T) {
 	s.d.AwaitCancelled(t)
 }
 
+// Input that comes while the model writes a call of the filter's ends the response with the result of
+// that call: it does not wait for what the model would do with it.
+func TestWebSocketSteerInACall(t *testing.T) {
+	s := startSockets(t, "--set", stack.NewToolServer(t).Set(t))
+	c := s.connect(t)
+	c.send(t, `{"type":"response.create","model":"gpt-oss-20b","store":false,"tools":[`+stack.DocsTool+`],`+
+		`"input":"NOTHINK\nCALL docs.search {\"q\":\"one two three four five\"}\nSIM delay=50ms"}`)
+	created, _ := c.until(t, "response.created")
+	id := created.Get("response.id").Str
+	for kind := ""; kind != "mcp_call"; {
+		added, _ := c.until(t, "response.output_item.added")
+		kind = added.Get("item.type").Str
+	}
+
+	c.send(t, `{"type":"response.steer","previous_response_id":"`+id+`","input":"NOTHINK\nSAY steered"}`)
+	c.until(t, "response.steer.accepted")
+	cut, _ := c.until(t, "response.incomplete", "response.completed")
+	r := cut.Get("response")
+	call := r.Get("output.#(type==mcp_call)")
+	if r.Get("incomplete_details.reason").Str != "steered" || !strings.Contains(call.Get("output").Str, "found one two three four five") ||
+		r.Get("output.#(type==message)").Exists() {
+		t.Errorf("the steered response is %s", r.Raw)
+	}
+	if next, text := c.until(t, "response.completed"); text != "steered" || next.Get("response.previous_response_id").Str != id {
+		t.Errorf("the next one: %q, %s", text, next.Raw)
+	}
+}
+
+// Where nothing is stored, a connection keeps its responses all the same, for itself alone.
+func TestWebSocketNothingStored(t *testing.T) {
+	s := startSockets(t, "--set", "responses.store_bytes=0")
+	c := s.connect(t)
+	previous := "null"
+	for _, store := range []string{"false", "true", "false"} {
+		c.send(t, strings.Replace(asks, "false", store, 1)+`hi","previous_response_id":`+previous+`}`)
+		done, _ := c.until(t, "response.completed")
+		r := done.Get("response")
+		if r.Get("store").Raw != "false" || r.Get("previous_response_id").Raw != previous {
+			t.Errorf("after %s: %s", previous, r.Raw)
+		}
+		previous = r.Get("id").Raw
+	}
+
+	other := s.connect(t)
+	other.send(t, asks+`x","previous_response_id":`+previous+`}`)
+	if e, _ := other.until(t, "error"); e.Get("error.code").Str != "previous_response_not_found" {
+		t.Errorf("another connection: %s", e.Raw)
+	}
+	status, reply := s.d.Post(t, "/v1/responses", `{"model":"gpt-oss-20b","input":"x","previous_response_id":`+previous+`}`)
+	if status != http.StatusBadRequest || reply.Get("error.code").Str != "previous_response_not_found" {
+		t.Errorf("over HTTP: %d, %s", status, reply.Raw)
+	}
+}
+
 // openai-python's connection and the WebSocket model of the Agents SDK work as their users expect.
 func TestWebSocketPython(t *testing.T) {
 	if _, err := os.Stat(stack.Python); err != nil {

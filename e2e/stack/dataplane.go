@@ -154,7 +154,7 @@ func Start(t testing.TB, o Options) *Dataplane {
 	address := d.StartFilter(t, cfg, filepath.Join(dir, "filter"), log,
 		filter.Options{Metrics: o.Metrics, OwnEnvoy: o.OwnEnvoy})
 	if o.WebSocket {
-		d.serveSockets(t, filepath.Join(dir, "websocket"))
+		d.ServeSockets(t, filepath.Join(dir, "websocket"))
 	}
 	d.URL, d.Admin = StartEnvoy(t, binary, cfg, address, upstream, o, log)
 
@@ -301,8 +301,8 @@ func (d *Dataplane) StartFilter(t testing.TB, cfg *config.Config, socket string,
 	return "unix://" + socket
 }
 
-// serveSockets serves the filter's WebSocket connections on a Unix socket.
-func (d *Dataplane) serveSockets(t testing.TB, socket string) {
+// ServeSockets serves the filter's WebSocket connections on a Unix socket.
+func (d *Dataplane) ServeSockets(t testing.TB, socket string) {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// handshake asks for a WebSocket as clients do, and returns the reply. The connection
+// Handshake asks for a WebSocket as clients do, and returns the reply. The connection
 // stays open: the reply has to be complete by itself.
-func (d *Dataplane) handshake(t *testing.T, method, path, body string, headers ...string) (*http.Response, string) {
+func (d *Dataplane) Handshake(t *testing.T, method, path, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(d.URL, "http://"))
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Dataplane) CheckWebSockets(t *testing.T) {
 		{http.MethodPost, "/v1/responses", question},
 		{http.MethodGet, "/v1/chat/completions", ""},
 	} {
-		if resp, text := d.handshake(t, tt.method, tt.path, tt.body); resp.StatusCode != http.StatusUpgradeRequired ||
+		if resp, text := d.Handshake(t, tt.method, tt.path, tt.body); resp.StatusCode != http.StatusUpgradeRequired ||
 			ReadError(t, text).Type != "invalid_request_error" {
 			t.Errorf("%s %s: %s: %s", tt.method, tt.path, resp.Status, text)
 		}
@@ -71,7 +71,7 @@ func (d *Dataplane) CheckWebSockets(t *testing.T) {
 		path    string
 		headers []string
 	}{{"/v1/messages", nil}, {"/v1/responses", []string{"anthropic-version", "2023-06-01"}}} {
-		resp, text := d.handshake(t, http.MethodGet, tt.path, "", tt.headers...)
+		resp, text := d.Handshake(t, http.MethodGet, tt.path, "", tt.headers...)
 		if resp.StatusCode != http.StatusUpgradeRequired || !strings.Contains(text, "plain HTTP") {
 			t.Errorf("GET %s %q: %s: %s", tt.path, tt.headers, resp.Status, text)
 		}

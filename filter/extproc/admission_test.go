@@ -73,6 +73,31 @@ func TestBudget(t *testing.T) {
 			}
 			b.made()
 		},
+		"what a connection holds makes no room, and what arrives at it does": func(b *testBudget) {
+			connection := Holding{b.open("a", nil)}
+			_ = connection.share.complete()
+			if err := connection.Take(30 * mib); err != nil {
+				b.t.Error(err)
+			}
+			message := connection.Receive(func() { b.dropped = append(b.dropped, "message") })
+			message.GoesOn(1)
+			if err := message.Take(30 * mib); err != nil {
+				b.t.Error(err)
+			}
+
+			if err := b.upload("mine", "b", 55*mib).complete(); err != nil {
+				b.t.Error(err)
+			}
+			b.made("message")
+			if err := message.Take(1); err == nil {
+				b.t.Error("it takes more")
+			}
+			message.Close()
+			connection.Close()
+			if b.held.bytes != 55*mib {
+				b.t.Errorf("%d bytes are held", b.held.bytes)
+			}
+		},
 		"the largest body makes room for smaller ones": func(b *testBudget) {
 			b.upload("large", "", 40*mib)
 			b.upload("larger", "", 60*mib)

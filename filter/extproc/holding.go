@@ -12,6 +12,10 @@ import (
 // use.
 type Holding struct{ share *memoryShare }
 
+// Arriving is what has been taken for something of the holding's owner that is still arriving. As
+// the body of a request does, it makes room for others if it stalls, or is the largest.
+type Arriving struct{ share *memoryShare }
+
 // Hold opens a holding of the party whose requests have these headers.
 func (s *Server) Hold(headers *extprocv3.ProcessingRequest) Holding {
 	tenant := tenantOf(headers.GetRequestHeaders().GetHeaders(), s.o.Config.TenantHeader)
@@ -26,6 +30,24 @@ func (h Holding) Take(bytes int) *apierror.Error { return h.share.takeBytes(byte
 
 // Close returns everything.
 func (h Holding) Close() { h.share.close() }
+
+// Receive opens the memory of what begins to arrive. drop is called if it has made room, by
+// another request, which must not wait for it.
+func (h Holding) Receive(drop func()) Arriving {
+	return Arriving{h.share.budget.open(h.share.party, func(*apierror.Error) { drop() })}
+}
+
+// Take takes bytes. The error is for the client.
+func (a Arriving) Take(bytes int) *apierror.Error {
+	a.GoesOn(0)
+	return a.share.takeBytes(bytes)
+}
+
+// GoesOn notes that bytes have arrived.
+func (a Arriving) GoesOn(bytes int) { a.share.goesOn(int64(bytes)) }
+
+// Close returns everything.
+func (a Arriving) Close() { a.share.close() }
 
 // AddressOf are the attributes of a request that name its client's address, as Envoy sends them.
 func AddressOf(address string) map[string]*structpb.Struct {

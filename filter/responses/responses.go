@@ -51,6 +51,9 @@ func NewChains(limit int64) *Chains { return read.NewChains(limit) }
 type API struct {
 	// nil: nothing is stored.
 	Store store.Store
+	// Kept is used where nothing is stored, for what connections keep of their own; nil: they
+	// keep nothing.
+	Kept store.Store
 	// Approvals: of tool calls, also where no responses are stored; nil: an approval is valid any number of times.
 	Approvals store.Approvals
 	// nil: include reasoning.encrypted_content has no effect.
@@ -120,6 +123,13 @@ const (
 // Endpoints are the endpoints of the API.
 func (a *API) Endpoints() []api.Endpoint {
 	e := a.endpoints()
+	if a.Store == nil && a.Kept != nil {
+		kept := *a
+		kept.Store = a.Kept
+		own := kept.endpoints()
+		own.reader.KeptOnly = true
+		e.connected = &own
+	}
 	s := &stored.Server{Store: a.Store, ReadBody: e.reader.ReadConversationBody}
 	return append([]api.Endpoint{
 		{API: "responses", Method: http.MethodPost, Pattern: Path, Handle: e.create},
@@ -133,12 +143,17 @@ func (a *API) Endpoints() []api.Endpoint {
 type endpoints struct {
 	reader   *read.Reader
 	services *write.Services
+	// connected answers the requests of connections; nil: they are like others.
+	connected *endpoints
 }
 
-func (a *API) endpoints() endpoints { return endpoints{a.reader(), a.services()} }
+func (a *API) endpoints() endpoints { return endpoints{reader: a.reader(), services: a.services()} }
 
 // create makes a response.
 func (e endpoints) create(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	if e.connected != nil && store.HasLocal(ctx) {
+		e = *e.connected
+	}
 	if !r.Codex {
 		q, err := e.reader.Read(ctx, r.Body, r.Context)
 		return e.outcome(q, err)

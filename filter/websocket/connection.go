@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -16,19 +15,19 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-const (
-	// writeTimeout is how long one event may wait for its client to read those before.
-	writeTimeout = 30 * time.Second
-	// eventRate is how many events of a client are taken in a second, and eventBurst how many at
-	// once. More wait in the socket.
-	eventRate  = 20
-	eventBurst = 100
-	// leastRoom is the first room for a message.
-	leastRoom = 4 << 10
-)
+// keptBuffer is how large a buffer may be that is kept for the next event.
+const keptBuffer = 16 << 10
 
 // connection is a connection of a client. Its goroutines: one reads, one watches the time, one
 // pings, and each lane that has a response to make has one.
+//
+//	how it stands                               who leaves it, and where to
+//	open: it takes responses                    takeNoMore, idleFor: ending
+//	                                            read, write, keepAlive, Server.Close: over
+//	ending: it refuses new ones, and those      over, when the last one has ended: over
+//	that it has end                             read, write, keepAlive, Server.Close: over
+//	over: ctx has ended, and with it all        nobody; serve returns when they have
+//	responses
 //
 // It is large because what a client may do next depends on all that the connection has: its lanes,
 // its memory, its age, and what waits.
@@ -38,9 +37,11 @@ type connection struct {
 	ctx    context.Context //nolint:containedctx // its life
 	cancel context.CancelFunc
 	ws     *websocket.Conn
+	// tenant is whose place it has; nil: tenants are not told apart.
+	tenant *string
 
-	// headers are the first message of each response's exchange, but for what differs. upgradeID is
-	// the request id of the upgrade.
+	// headers are the first message of each response's exchange, except for what differs. upgradeID
+	// is the request id of the upgrade.
 	headers   *extprocv3.ProcessingRequest
 	upgradeID string
 
@@ -53,32 +54,25 @@ type connection struct {
 
 	mu    sync.Mutex
 	lanes map[string]*lane
-	// open is how many responses wait or are made, and free since when there is none. number is
-	// that of the last response, for its request id.
-	open   int
-	free   time.Time
+	// open is how many responses wait or are made, and free since when there is none.
+	open int
+	free time.Time
+	// number is that of the last response, for its request id.
 	number int
-	// made are the responses being made, by id. pending is input that waits for what the client
-	// has to send first, by the response that it steers. steerNumber is that of the last event
-	// about such input.
-	made        map[string]*response
+	// made are the responses being made, by id.
+	made map[string]*response
+	// pending is input that waits for what the client has to send first, by the response that it
+	// steers. steerNumber is that of the last event about such input.
 	pending     map[string][]steer
 	steerNumber int
 	// ending is why no more responses are taken; "": they are. reason is why the connection ends.
-	ending string
-	reason string
+	ending endReason
+	reason endReason
 
 	// changed says that the last response is done.
 	changed chan struct{}
-	running sync.WaitGroup // lanes
-}
-
-// lane is an order of responses.
-type lane struct {
-	name    string
-	busy    bool // a goroutine makes its responses
-	waiting []*response
-	current *response
+	// running are the lanes that make responses.
+	running sync.WaitGroup
 }
 
 func newConnection(s *Server, limits Limits) *connection {
@@ -87,6 +81,7 @@ func newConnection(s *Server, limits Limits) *connection {
 		lanes: map[string]*lane{}, made: map[string]*response{}, pending: map[string][]steer{},
 		changed: make(chan struct{}, 1),
 	}
+	// Not that of the request: after a hijack net/http ends it no sooner than the handler returns.
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -112,7 +107,8 @@ func (c *connection) serve(ws *websocket.Conn, r *http.Request) {
 
 	c.read()
 
-	// The responses end as those of a client of HTTP that leaves. What they keep is dropped.
+	// The responses end as those of a client of HTTP that leaves. What they keep is dropped, but
+	// not before the last of them has ended: it may be about to keep more.
 	c.cancel()
 	_ = ws.CloseNow()
 	c.running.Wait()
@@ -122,7 +118,7 @@ func (c *connection) serve(ws *websocket.Conn, r *http.Request) {
 }
 
 // because notes why the connection ends; the first reason counts.
-func (c *connection) because(reason string) {
+func (c *connection) because(reason endReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reason == "" {
@@ -130,41 +126,23 @@ func (c *connection) because(reason string) {
 	}
 }
 
-// read takes the events of the client until the connection ends.
-func (c *connection) read() {
-	bucket := bucket{left: eventBurst, at: c.s.o.Now()}
-	for {
-		kind, message, err := c.ws.Reader(c.ctx)
-		if err != nil {
-			c.because(reasonClient)
-			return
-		}
-		if kind != websocket.MessageText {
-			c.because(reasonMessage)
-			_ = c.ws.Close(websocket.StatusUnsupportedData, "send events as texts")
-			return
-		}
+// ended returns why the connection has ended.
+func (c *connection) ended() endReason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reason
+}
 
-		text, refused, err := c.readMessage(message)
-		switch {
-		case err != nil:
-			c.because(reasonClient)
-			return
-		case refused != nil && refused.Status == http.StatusRequestEntityTooLarge:
-			c.because(reasonMessage)
-			c.write(eventOf("", refused))
-			_ = c.ws.Close(websocket.StatusMessageTooBig, "the message is too large")
-			return
-		case refused != nil:
-			c.write(eventOf("", refused))
-		default:
-			c.take(text)
-		}
+// end ends the connection at once.
+func (c *connection) end(reason endReason) {
+	// The reason is noted first: the reader, which the end wakes up, would note another one.
+	c.because(reason)
+	c.cancel()
+}
 
-		if !c.wait(bucket.take(c.s.o.Now())) {
-			return
-		}
-	}
+// within ends the connection for a reason, unless done is called in time.
+func (c *connection) within(limit time.Duration, reason endReason) (done func() bool) {
+	return time.AfterFunc(limit, func() { c.end(reason) }).Stop
 }
 
 // wait waits, and reports whether the connection goes on.
@@ -174,6 +152,7 @@ func (c *connection) wait(d time.Duration) bool {
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return true
@@ -182,245 +161,30 @@ func (c *connection) wait(d time.Duration) bool {
 	}
 }
 
-// bucket bounds events in time.
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-// take takes one event, and returns how long the next one has to wait.
-func (b *bucket) take(now time.Time) time.Duration {
-	b.left = min(b.left+now.Sub(b.at).Seconds()*eventRate, eventBurst) - 1
-	b.at = now
-	if b.left >= 0 {
-		return 0
-	}
-	return time.Duration(-b.left / eventRate * float64(time.Second))
-}
-
-// readMessage reads a message. Its capacity is taken of the memory budget, unless there is an
-// error: refused is for the client, err ends the connection.
-func (c *connection) readMessage(r io.Reader) (text []byte, refused *apierror.Error, err error) {
-	// A client that has sent a part of a message keeps memory: not for long.
-	late := time.AfterFunc(c.limits.MessageTime, c.cancel)
-	defer late.Stop()
-
-	for {
-		if len(text) == cap(text) {
-			if int64(len(text)) > c.limits.MessageBytes {
-				return nil, c.drop(text, tooLarge(c.limits.MessageBytes)), nil
-			}
-			more := max(cap(text), leastRoom)
-			if refused := c.memory.Take(more); refused != nil {
-				_, err := io.Copy(io.Discard, r)
-				return nil, c.drop(text, refused), err
-			}
-			text = append(make([]byte, 0, cap(text)+more), text...)
-		}
-
-		n, err := r.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		switch {
-		case int64(len(text)) > c.limits.MessageBytes:
-			return nil, c.drop(text, tooLarge(c.limits.MessageBytes)), nil
-		case errors.Is(err, io.EOF):
-			return text, nil, nil
-		case err != nil:
-			c.giveBack(cap(text))
-			return nil, nil, err
-		}
-	}
-}
-
-// drop returns what was taken for a message that is not read.
-func (c *connection) drop(text []byte, refused *apierror.Error) *apierror.Error {
-	c.giveBack(cap(text))
-	return refused
-}
-
-// giveBack returns memory.
-func (c *connection) giveBack(bytes int) {
-	if bytes > 0 {
-		// Returning is not refused.
-		_ = c.memory.Take(-bytes)
-	}
-}
-
-func tooLarge(limit int64) *apierror.Error {
-	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
-		"The event is larger than %d bytes. Send less history or smaller attachments.", limit)
-}
-
-// take takes an event of the client.
-func (c *connection) take(message []byte) {
-	e, err := readEvent(message)
-	kept := false
-	if err == nil {
-		switch e.kind {
-		case typeCreate:
-			kept, err = c.create(&e, cap(message))
-		case typeSteer:
-			kept = c.steer(&e, cap(message))
-		case typeCancel:
-			err = c.cancelResponse(&e)
-		}
-	}
-	if !kept {
-		c.giveBack(cap(message))
-	}
-	if err != nil {
-		c.write(eventOf(e.lane, err))
-	}
-}
-
-// create takes a response that is to be made. It keeps the event's memory if there is no error.
-func (c *connection) create(e *clientEvent, held int) (kept bool, err *apierror.Error) {
-	settings, err := e.settings()
-	if err != nil {
-		return false, err
-	}
-	if err := c.memory.Take(cap(settings)); err != nil {
-		return false, err
-	}
-	r := newResponse(c, e.lane, settings, e.turn(), held+cap(settings))
-	if err := c.enqueue(r); err != nil {
-		c.giveBack(cap(settings))
-		return false, err
-	}
-	return true, nil
-}
-
-// enqueue lets a response wait in its lane.
-func (c *connection) enqueue(r *response) *apierror.Error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	switch {
-	case c.ending == reasonAge:
-		return c.tooOld()
-	case c.ending != "":
-		return shutDown()
-	case c.open >= c.limits.Responses:
-		return apierror.New(http.StatusTooManyRequests, "websocket_response_limit_reached", "",
-			"This WebSocket connection has %d responses that wait or are made. Wait for one of them, or open another "+
-				"connection.", c.open)
-	}
-
-	l := c.lanes[r.lane]
-	if l == nil {
-		named := len(c.lanes)
-		if c.lanes[""] != nil {
-			named--
-		}
-		if r.lane != "" && named >= maxLanes {
-			return apierror.New(http.StatusBadRequest, "websocket_stream_limit_reached", "stream_id",
-				"This WebSocket connection has reached its maximum number of distinct stream IDs (%d). Reuse an "+
-					"existing stream_id or open a new WebSocket connection.", maxLanes)
-		}
-		l = &lane{name: r.lane}
-		c.lanes[r.lane] = l
-	}
-
-	c.open++
-	l.waiting = append(l.waiting, r)
-	if !l.busy {
-		l.busy = true
-		c.running.Add(1)
-		c.s.o.Go(func() { c.makeAll(l) })
-	}
-	return nil
-}
-
-// makeAll makes the responses of a lane, until none waits.
-func (c *connection) makeAll(l *lane) {
-	defer c.running.Done()
-	for r := c.next(l); r != nil; r = c.next(l) {
-		held := r.held
-		for made := r; made != nil; {
-			c.setCurrent(l, made)
-			made.make()
-			made = c.successor(made)
-		}
-		c.done(l, held)
-	}
-}
-
-// next takes the response that is to be made next; nil if none waits.
-func (c *connection) next(l *lane) *response {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(l.waiting) == 0 {
-		l.busy = false
-		return nil
-	}
-	r := l.waiting[0]
-	l.waiting = l.waiting[1:]
-	return r
-}
-
-func (c *connection) setCurrent(l *lane, r *response) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.current = r
-}
-
-// done ends a response.
-func (c *connection) done(l *lane, held int) {
-	c.giveBack(held)
-	c.mu.Lock()
-	l.current = nil
-	c.open--
-	c.free = c.s.o.Now()
-	c.mu.Unlock()
-
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
-}
-
-// cancelResponse cancels a response that is being made: one that is named, or that of a lane.
-func (c *connection) cancelResponse(e *clientEvent) *apierror.Error {
-	c.mu.Lock()
-	r := c.made[e.response]
-	if l := c.lanes[e.lane]; e.response == "" && l != nil {
-		r = l.current
-	}
-	c.mu.Unlock()
-	if r == nil {
-		return apierror.New(http.StatusNotFound, "response_not_found", "response_id",
-			"No such response is being made on this connection.")
-	}
-	r.stop(canceled)
-	return nil
-}
-
 // write writes an event. A client that does not take it in time loses its connection.
 func (c *connection) write(event []byte) bool {
-	ctx, cancel := context.WithTimeout(c.ctx, writeTimeout)
-	defer cancel()
-	err := c.ws.Write(ctx, websocket.MessageText, event)
-	if err == nil {
-		return true
+	defer c.within(c.limits.WriteTime, reasonSlow)()
+	if err := c.ws.Write(c.ctx, websocket.MessageText, event); err != nil {
+		c.end(reasonClient)
+		return false
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.because(reasonSlow)
-	}
-	c.because(reasonClient)
-	c.cancel()
-	return false
+	return true
 }
 
 // send writes an event of a response.
 func (c *connection) send(lane string, json []byte) error {
+	// The lanes share the buffer, and so a slow client holds all of them back, not only the one
+	// whose event it does not take: there is one socket.
 	c.writing.Lock()
 	defer c.writing.Unlock()
+
 	event := json
 	if lane != "" {
 		c.buffer = appendEvent(c.buffer[:0], lane, json)
 		event = c.buffer
 	}
 	ok := c.write(event)
+
 	// The last event of a response may have all of its output: it is not kept.
 	if cap(c.buffer) > keptBuffer {
 		c.buffer = nil
@@ -431,21 +195,20 @@ func (c *connection) send(lane string, json []byte) error {
 	return nil
 }
 
-// keptBuffer is how large a buffer may be that is kept for the next event.
-const keptBuffer = 16 << 10
-
-// keepAlive pings the client, and ends the connection of one that does not answer.
+// keepAlive pings the client, and ends the connection of one that does not answer. Pings also keep
+// what is on the way from closing a connection that nobody uses.
 func (c *connection) keepAlive() {
 	if c.limits.KeepAlive <= 0 {
 		return
 	}
 	for c.wait(c.limits.KeepAlive) {
-		ctx, cancel := context.WithTimeout(c.ctx, max(c.limits.KeepAlive, writeTimeout))
-		err := c.ws.Ping(ctx)
-		cancel()
+		// An answer comes after the events before it have been read, which may take so long.
+		answered := c.within(max(c.limits.KeepAlive, c.limits.WriteTime), reasonGone)
+		err := c.ws.Ping(c.ctx)
+		answered()
+
 		if err != nil {
-			c.because(reasonGone)
-			c.cancel()
+			c.end(reasonClient)
 			return
 		}
 	}
@@ -465,6 +228,7 @@ func (c *connection) watch() {
 			return
 		case <-drained:
 			c.takeNoMore(reasonShutdown)
+			// It is closed for good, and would be chosen again and again.
 			drained = nil
 		case <-age.C:
 			c.takeNoMore(reasonAge)
@@ -472,13 +236,14 @@ func (c *connection) watch() {
 			idle.Reset(c.idleFor())
 		case <-c.changed:
 		}
+
 		if c.over() {
 			return
 		}
 	}
 }
 
-func (c *connection) takeNoMore(why string) {
+func (c *connection) takeNoMore(why endReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending == "" {
@@ -490,6 +255,7 @@ func (c *connection) takeNoMore(why string) {
 func (c *connection) idleFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	left := c.limits.IdleTimeout
 	if c.open == 0 {
 		left -= c.s.o.Now().Sub(c.free)
@@ -497,6 +263,7 @@ func (c *connection) idleFor() time.Duration {
 	if left <= 0 && c.ending == "" {
 		c.ending = reasonIdle
 	}
+	// A timer of 0 would fire again before the connection has ended.
 	return max(left, time.Millisecond)
 }
 
@@ -515,17 +282,28 @@ func (c *connection) over() bool {
 	case reasonShutdown:
 		code, text = websocket.StatusGoingAway, "the service is restarting"
 	case reasonAge:
+		// OpenAI sends the error also to a client that asks for nothing more: its clients read the
+		// code, and open another connection before they need it.
 		text = "too old"
-		c.write(eventOf("", c.tooOld()))
+		c.write(eventOf("", c.refusal(why)))
 	}
 	// The reader gets the answer of the client, or the end of the time for that.
 	_ = c.ws.Close(code, text)
 	return true
 }
 
-// tooOld is the error that tells a client to open another connection.
-func (c *connection) tooOld() *apierror.Error {
-	return apierror.New(http.StatusBadRequest, "websocket_connection_limit_reached", "",
-		"Responses websocket connection limit reached (%s). Create a new websocket connection to continue.",
-		c.limits.MaxAge)
+// refusal is the error for a response that comes after the connection has begun to end.
+func (c *connection) refusal(why endReason) *apierror.Error {
+	const code = "websocket_connection_limit_reached"
+	switch why {
+	case reasonAge:
+		return apierror.New(http.StatusBadRequest, code, "",
+			"Responses websocket connection limit reached (%s). Create a new websocket connection to continue.",
+			c.limits.MaxAge)
+	case reasonIdle:
+		return apierror.New(http.StatusBadRequest, code, "",
+			"The connection had no response for %s, and ends. Create a new websocket connection to continue.",
+			c.limits.IdleTimeout)
+	}
+	return shutDown()
 }

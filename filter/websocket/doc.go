@@ -8,8 +8,15 @@
 // log are those of HTTP, and this package knows none of them. It knows no models, no engines and
 // no JSON of requests beside the members that are the transport's own.
 //
-//	client ─▶ reader (connection.go) ─▶ event (event.go) ─▶ lane ─▶ response ─▶ extproc
-//	client ◀────────────── one event a message (sse.go) ◀──────────── response ◀─┘
+//	client ─▶ reader (reader.go) ─▶ event (event.go) ─▶ lane (lane.go) ─▶ response ─▶ extproc
+//	client ◀──────────────── one event a message (sse.go) ◀─────────────────── response ◀─┘
+//
+// [Server] is an HTTP handler, made of [Options]: what drives an exchange, whose memory it takes,
+// and the current [Limits]. Nobody but Envoy may reach it. Its types inside are the connection,
+// the lane and the response; each has a map of how it stands above it.
+//
+//	sockets := websocket.New(websocket.Options{Drive: …, Hold: …, Limits: …, Tenant: …, Now: …})
+//	server := http.Server{Handler: sockets, ReadHeaderTimeout: 10 * time.Second}
 //
 // # What is the connection's
 //
@@ -20,20 +27,22 @@
 //
 // # What is bounded
 //
-// Connections, the responses of one that wait or are made, the lanes, the bytes of a message and
-// the time in which it has to come, events in a second, the time without a response, and the age.
-// What waits is taken of the memory budget while it arrives. Nothing waits for a client that
-// reads slowly: a response sends an event, and goes on when it is written. A write that takes
-// longer than writeTimeout ends the connection.
+// Connections, of a tenant too; the responses of one that wait or are made, the lanes, the bytes of
+// a message and the time in which it has to come, events in a second, the time without a response,
+// and the age. What waits is taken of the memory budget while it arrives, and a message that is not
+// whole makes room for others. Nothing waits for a client that reads slowly: a response sends an
+// event, and goes on when it is written. A write that takes longer than Limits.WriteTime ends the
+// connection.
 //
 // # How a connection ends
 //
 //	why                                                   close code   open responses
 //	the client closes, or is gone (a ping has no answer)  its own      are canceled, as over HTTP
 //	a message is too large, or is no text                 1009, 1003   are canceled
+//	a message is too long on its way, or makes room       none         are canceled
 //	no response for Limits.IdleTimeout                    1000         there are none
 //	older than Limits.MaxAge                              1000         end first, new ones are refused
 //	the process drains                                    1001         end first, new ones are refused
-//	the time of the drain is over                         1001         end with an error
+//	the time of the drain is over                         1001         end with an error, within abortTime
 //	a write does not end                                  none         are canceled
 package websocket

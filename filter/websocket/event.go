@@ -29,7 +29,15 @@ type clientEvent struct {
 
 	// response is that of response.cancel; "": the one that the lane makes.
 	response string
-	root     gjson.Result
+
+	root gjson.Result
+}
+
+// ownFields are the members of events that this package reads. The others of response.create
+// are read by the exchange.
+var ownFields = map[string]bool{
+	"type": true, "stream_id": true, "response_id": true, "stream": true, "stream_options": true,
+	"input": true, "previous_response_id": true, "background": true,
 }
 
 // readEvent reads an event of a client. With an error the lane is set if the event has a valid one.
@@ -38,6 +46,7 @@ func readEvent(message []byte) (e clientEvent, err *apierror.Error) {
 		return e, err
 	}
 
+	// The lane comes first: the client looks for an error about anything else there.
 	lane := e.root.Get("stream_id")
 	if lane.Exists() && lane.Type != gjson.Null {
 		if !validLane(lane) {
@@ -48,8 +57,18 @@ func readEvent(message []byte) (e clientEvent, err *apierror.Error) {
 		e.lane = lane.Str
 	}
 
-	kind := e.root.Get("type")
-	e.kind, e.response = kind.Str, e.root.Get("response_id").Str
+	// A member that is there twice is refused, as in the body of a POST: one of the two would be
+	// dropped here, before the exchange could see it.
+	known := func(key string) bool { return ownFields[key] }
+	err = jsontext.Field{Result: e.root}.FieldsOf(known, func(string, jsontext.Field) *apierror.Error { return nil })
+	if err != nil {
+		if err.Param == "stream_id" {
+			e.lane = "" // nobody knows which
+		}
+		return e, err
+	}
+
+	e.kind, e.response = e.root.Get("type").Str, e.root.Get("response_id").Str
 	switch e.kind {
 	case typeCreate, typeSteer, typeCancel:
 		return e, nil
@@ -61,6 +80,7 @@ func validLane(v gjson.Result) bool {
 	if v.Type != gjson.String || v.Str == "" || len(v.Str) > maxLane {
 		return false
 	}
+	// None of them has to be escaped: see appendEvent.
 	for _, c := range []byte(v.Str) {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.':
@@ -81,12 +101,15 @@ func (e *clientEvent) settings() (body []byte, err *apierror.Error) {
 		case "type", "stream_id", "stream", "stream_options", "input", "previous_response_id":
 			return true
 		case "background":
+			// It would go on without the connection, and its events to nobody.
 			if value.Type == gjson.True {
 				err = apierror.Invalid("background",
 					"Background responses are made over HTTP. Leave background out, or send a POST.")
 			}
 			return err == nil
 		}
+
+		// As the client has spelled them: the exchange reads them, and says what is wrong.
 		body = append(append(append(append(body, ','), key.Raw...), ':'), value.Raw...)
 		return true
 	})

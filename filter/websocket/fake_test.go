@@ -44,7 +44,8 @@ type fakeServer struct {
 	ids    atomic.Int64
 
 	mu      sync.Mutex
-	reasons []string
+	reasons []endReason
+	drop    func() // of the last message that began to arrive
 }
 
 // fakeMemory counts what is taken, and has so much at most.
@@ -66,18 +67,30 @@ func (m *fakeMemory) Take(bytes int) *apierror.Error {
 	return nil
 }
 
+func (m *fakeMemory) Receive(drop func()) Arriving {
+	m.s.mu.Lock()
+	m.s.drop = drop
+	m.s.mu.Unlock()
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &fakeMemory{s: m.s, most: m.most - m.taken}
+}
+
+func (*fakeMemory) GoesOn(int) {}
+
 func (m *fakeMemory) Close() { _ = m.Take(-int(m.taken)) }
 
 // testLimits are limits that no test reaches unless it changes them.
 func testLimits() Limits {
 	return Limits{
 		Connections: 10, Responses: 16, MessageBytes: 1 << 20, MessageTime: time.Minute, LocalBytes: 1 << 20,
-		IdleTimeout: time.Minute, MaxAge: time.Minute, KeepAlive: time.Minute,
+		WriteTime: time.Minute, IdleTimeout: time.Minute, MaxAge: time.Minute, KeepAlive: time.Minute,
 	}
 }
 
 // start starts a server. Its exchanges are what script makes of them.
-func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *fakeServer {
+func start(t testing.TB, change func(l *Limits), script func(x *fakeExchange)) *fakeServer {
 	t.Helper()
 	limits := testLimits()
 	if change != nil {
@@ -97,9 +110,15 @@ func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *
 			if !x.receive() {
 				return d.Context().Err()
 			}
+			// As an exchange does, it waits for the end beside its work.
+			end := make(chan error, 1)
+			go func() {
+				_, err := d.Recv()
+				end <- err
+			}()
 			script(x)
 			if d.Context().Err() == nil {
-				if _, err := d.Recv(); !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
+				if err := <-end; !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
 					t.Errorf("after the reply: %v", err)
 				}
 			}
@@ -107,6 +126,7 @@ func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *
 		},
 		Hold:   func(*extprocv3.ProcessingRequest) Memory { return &fakeMemory{s: s, most: 4 << 20} },
 		Limits: func() Limits { return limits },
+		Tenant: func(h http.Header) (string, bool) { return h.Get("x-tenant"), h.Get("x-tenant") != "" },
 		Now:    time.Now,
 		Go:     func(do func()) { work.Go(do) },
 		NewID:  func(prefix string) string { return prefix + strconv.FormatInt(s.ids.Add(1), 10) },
@@ -114,7 +134,7 @@ func start(t *testing.T, change func(l *Limits), script func(x *fakeExchange)) *
 			return func(reason string) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.reasons = append(s.reasons, reason)
+				s.reasons = append(s.reasons, endReason(reason))
 			}
 		},
 	})
@@ -155,15 +175,18 @@ func (x *fakeExchange) receive() bool {
 func (x *fakeExchange) send(sse string, end bool) {
 	for len(sse) > 0 || end {
 		n := min(len(sse), 17)
-		p := &extprocv3.StreamedBodyResponse{Body: []byte(sse[:n]), EndOfStream: end && n == len(sse)}
-		sse = sse[n:]
-		_ = x.driver.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{
-			StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{Response: &extprocv3.StreamedImmediateResponse_BodyResponse{BodyResponse: p}},
-		}})
-		if len(sse) == 0 {
+		x.sendPiece(sse[:n], end && n == len(sse))
+		if sse = sse[n:]; len(sse) == 0 {
 			return
 		}
 	}
+}
+
+func (x *fakeExchange) sendPiece(sse string, end bool) {
+	p := &extprocv3.StreamedBodyResponse{Body: []byte(sse), EndOfStream: end}
+	_ = x.driver.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{
+		StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{Response: &extprocv3.StreamedImmediateResponse_BodyResponse{BodyResponse: p}},
+	}})
 }
 
 func event(name, members string) string {
@@ -172,6 +195,11 @@ func event(name, members string) string {
 
 func (x *fakeExchange) created(id string) {
 	x.send(event("response.created", `,"response":{"id":"`+id+`"}`), false)
+}
+
+// tells sends an event about an item.
+func (x *fakeExchange) tells(step string) {
+	x.send(event("response.output_item."+step, `,"item":{}`), false)
 }
 
 // complete sends the end of a response.

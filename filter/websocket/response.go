@@ -29,34 +29,59 @@ const (
 
 // response makes one response. It is the [extproc.Driver] of its exchange: for the exchange it is
 // an Envoy that sends a POST and takes a local reply.
+//
+//	how it stands                              who leaves it, and where to
+//	waiting: in its lane                       make: asked; an interruption is noted as early
+//	asked: its exchange gets the request       Recv, when all has been handed over: begun
+//	begun: it can be interrupted               event, with response.created: made
+//	                                           refused, fail: over
+//	made: it has an id; input can steer it     event, with the event of its end: ending
+//	                                           fail: over
+//	ending: it takes no more input             Send, with the end of the stream: over
+//	over: ended is closed                      nobody; its input that waits makes a successor
+//
+// Its context, which ends with the connection, lets each of them go to over.
+//
+// It is large because it is both ends of an exchange: what is handed over, and what is known of
+// the reply and of the input that steers it.
 type response struct {
-	c        *connection
-	lane     string
+	c    *connection
+	lane string
+
+	// settings are the body without its end, turn is what completes it: see [turn.appendTo].
 	settings []byte
 	turn     turn
-	previous string // id of the response that it continues
-	held     int    // bytes of the memory budget, of the event and the settings
+	// previous is the id of the response that it continues.
+	previous string
+	// held is the bytes of the memory budget, of the event and the settings.
+	held int
 
-	ctx    context.Context //nolint:containedctx // that of its exchange
+	// ctx is that of its exchange.
+	ctx    context.Context //nolint:containedctx // see above
 	cancel context.CancelFunc
 
-	// The request: body is nil once it has been handed over.
+	// The request: begun says that the headers have been handed over, and body is nil once it has.
 	begun bool
 	body  []byte
 
-	// The reply. ended is closed at its end. status is how the response has ended: the last part
-	// of the name of its last event; "": it had none.
+	// The reply. ended is closed at its end.
 	events splitter
 	ended  chan struct{}
 	id     string
+	// status is how the response has ended: the last part of the name of its last event; "": it had
+	// none. last is that event, if the response was steered.
 	status string
-	// last is the last event, if the response was steered.
-	last []byte
+	last   []byte
 
-	mu        sync.Mutex
+	// What other goroutines say to it: the reader of the connection.
+	mu sync.Mutex
+	// interrupt is the exchange's, from asked on. early is an interruption that came before begun.
 	interrupt func(why api.Interruption)
-	steers    []steer
-	closed    bool // takes no more input
+	early     api.Interruption
+	handed    bool
+	// steers is the input that waits for the end; closed says that no more is taken.
+	steers []steer
+	closed bool
 }
 
 func newResponse(c *connection, lane string, settings []byte, t turn, held int) *response {
@@ -67,6 +92,7 @@ var _ extproc.Interruptible = (*response)(nil)
 
 // make makes the response, and returns when it has ended.
 func (r *response) make() {
+	// Not before: what the client has to send first may have come while the response waited.
 	r.turn = r.c.withPending(r.turn)
 	r.body = r.turn.appendTo(r.settings)
 	r.previous = strings.Clone(gjson.Parse(r.turn.previous).Str)
@@ -105,6 +131,7 @@ func (r *response) failed() {
 	}
 }
 
+// end closes ended, once. Only the goroutine of the exchange calls it.
 func (r *response) end() {
 	select {
 	case <-r.ended:
@@ -116,12 +143,21 @@ func (r *response) end() {
 // stop has the response end with what there is of it. It does not wait.
 func (r *response) stop(why api.Interruption) {
 	r.mu.Lock()
-	interrupt := r.interrupt
-	r.mu.Unlock()
-	if interrupt != nil {
-		// The exchange may be waiting for the client to read, whose events must be read meanwhile.
-		r.c.s.o.Go(func() { interrupt(why) })
+	defer r.mu.Unlock()
+
+	// The exchange would answer before it has been asked. It is told when it has the whole request.
+	if !r.handed {
+		r.early = why
+		return
 	}
+	r.interruptLocked(why)
+}
+
+// interruptLocked interrupts the exchange, on another goroutine: it may be waiting for the client
+// to read, whose events must be read meanwhile.
+func (r *response) interruptLocked(why api.Interruption) {
+	interrupt := r.interrupt
+	r.c.s.o.Go(func() { interrupt(why) })
 }
 
 // Interruptible implements [extproc.Interruptible].
@@ -154,6 +190,12 @@ func (r *response) Recv() (*extprocv3.ProcessingRequest, error) {
 		return m, nil
 	}
 
+	r.mu.Lock()
+	if r.handed = true; r.early != "" {
+		r.interruptLocked(r.early)
+	}
+	r.mu.Unlock()
+
 	select {
 	case <-r.ended:
 		return nil, io.EOF
@@ -184,8 +226,9 @@ func (c *connection) requestID() string {
 func (r *response) Send(m *extprocv3.ProcessingResponse) error {
 	switch reply := m.GetResponse().(type) {
 	case *extprocv3.ProcessingResponse_StreamedImmediateResponse:
+		// The headers have none: what they say over HTTP the events say, or nobody.
 		body := reply.StreamedImmediateResponse.GetBodyResponse()
-		if body == nil { // the headers
+		if body == nil {
 			return nil
 		}
 		if err := r.events.feed(body.GetBody(), r.event); err != nil {
@@ -194,8 +237,10 @@ func (r *response) Send(m *extprocv3.ProcessingResponse) error {
 		if body.GetEndOfStream() {
 			r.end()
 		}
+
 	case *extprocv3.ProcessingResponse_ImmediateResponse:
 		r.refused(reply.ImmediateResponse)
+
 	default:
 		// The request would go on to the upstream, as one for another model does.
 		r.fail(apierror.New(http.StatusNotFound, "model_not_found", "model",
@@ -223,6 +268,7 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 // The names of events that say how far a response is.
 var (
 	createdName = []byte(`{"type":"response.created"`)
+	itemName    = []byte(`{"type":"response.output_item.`)
 	endNames    = []struct {
 		status string
 		name   []byte
@@ -236,25 +282,43 @@ var (
 
 // event sends an event of the reply.
 func (r *response) event(json []byte) error {
+	// The type is the first member, so that nothing is parsed: most events are of one token.
 	switch {
 	case r.id == "" && bytes.HasPrefix(json, createdName):
 		r.id = gjson.GetBytes(json, "response.id").String()
 		r.c.remember(r)
+
+	case r.status == "" && bytes.HasPrefix(json, itemName):
+		// While the model wrote a call it was not interrupted. One of the filter's own has been
+		// written now: no model call is to follow it.
+		if r.steering() {
+			r.stop(steered)
+		}
+
 	case r.status == "":
 		for _, end := range endNames {
-			if bytes.HasPrefix(json, end.name) {
-				r.status = end.status
-				if r.status == "failed" {
-					r.failed()
-				}
-				// Input that comes from now on is for the next response.
-				if r.close() {
-					r.last = bytes.Clone(json)
-				}
+			if !bytes.HasPrefix(json, end.name) {
+				continue
 			}
+			r.status = end.status
+			if r.status == "failed" {
+				r.failed()
+			}
+			// Before the client has the event: input that it sends then is for the next response.
+			if r.close() {
+				r.last = bytes.Clone(json)
+			}
+			break
 		}
 	}
 	return r.c.send(r.lane, json)
+}
+
+// steering reports whether input waits for the end of the response.
+func (r *response) steering() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.steers) > 0
 }
 
 // close has the response take no more input, and reports whether it has taken some.
@@ -265,7 +329,7 @@ func (r *response) close() bool {
 	return len(r.steers) > 0
 }
 
-// remember notes a response that has an id.
+// remember notes a response that has an id, before the client knows it.
 func (c *connection) remember(r *response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,11 +353,13 @@ func headersOf(r *http.Request) *extprocv3.ProcessingRequest {
 		if ofUpgrade[name] || strings.HasPrefix(name, "sec-websocket-") {
 			continue
 		}
+		// They are not joined: two tenants are none, and a list of two would be one.
 		for _, value := range values {
 			headers = append(headers, header(name, value))
 		}
 	}
 
+	// The mode in which an exchange makes streamed replies of its own.
 	const duplex = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
 	return &extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
@@ -317,6 +383,7 @@ func clientOf(r *http.Request) string {
 	if len(all) == 0 {
 		return ""
 	}
+	// Those before may be the client's own.
 	last := all[len(all)-1]
 	return strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
 }

@@ -29,6 +29,9 @@ type Limits struct {
 	// LocalBytes are of the responses that a connection keeps.
 	LocalBytes int
 
+	// WriteTime is how long one event may wait for its client to read those before.
+	WriteTime time.Duration
+
 	IdleTimeout time.Duration
 	MaxAge      time.Duration
 	// KeepAlive is the time between two pings, and how long the answer may take; 0: none is sent.
@@ -39,6 +42,19 @@ type Limits struct {
 type Memory interface {
 	// Take takes bytes, or returns them if they are less than 0, which is not refused.
 	Take(bytes int) *apierror.Error
+	// Receive opens the memory of a message that begins to arrive. drop is called if it has to make
+	// room for others, by one of those: it must not wait.
+	Receive(drop func()) Arriving
+	// Close returns everything.
+	Close()
+}
+
+// Arriving is what has been taken for a message that is not whole.
+type Arriving interface {
+	// Take takes bytes.
+	Take(bytes int) *apierror.Error
+	// GoesOn notes that bytes have arrived: a message that stalls is the first to make room.
+	GoesOn(bytes int)
 	// Close returns everything.
 	Close()
 }
@@ -51,27 +67,35 @@ type Options struct {
 	Hold func(headers *extprocv3.ProcessingRequest) Memory
 	// Limits are the current ones.
 	Limits func() Limits
+	// Tenant names the tenant of an upgrade; known is whether tenants are told apart at all. One
+	// that is not named is a tenant like others.
+	Tenant func(headers http.Header) (name string, known bool)
 
 	Now func() time.Time
 	// Go executes work that may wait. The process ends when all such work is done.
 	Go    func(work func())
 	NewID func(prefix string) string
 	// Opened is called for each connection, and what it returns when the connection has ended, with
-	// the reason: one of Reasons.
+	// the reason.
 	Opened func() (closed func(reason string))
 }
 
-// The reasons why connections end, and why an upgrade is refused.
+// endReason is why a connection ends, or an upgrade is refused. It is a label of metrics.
+type endReason string
+
 const (
-	reasonClient   = "client"
-	reasonIdle     = "idle"
-	reasonAge      = "age"
-	reasonShutdown = "shutdown"
-	reasonSlow     = "slow_reader"
-	reasonGone     = "no_pong"
-	reasonMessage  = "message"
-	reasonRefused  = "refused"
+	reasonClient   endReason = "client"
+	reasonIdle     endReason = "idle"
+	reasonAge      endReason = "age"
+	reasonShutdown endReason = "shutdown"
+	reasonSlow     endReason = "slow_reader"
+	reasonGone     endReason = "no_pong"
+	reasonMessage  endReason = "message"
+	reasonRefused  endReason = "refused"
 )
+
+// abortTime is how long responses have to end with an error once the time of a drain is over.
+const abortTime = time.Second
 
 // Server is the HTTP handler of connections. It is safe for concurrent use.
 type Server struct {
@@ -79,7 +103,9 @@ type Server struct {
 
 	mu          sync.Mutex
 	connections map[*connection]struct{}
-	draining    bool
+	// ofTenant is how many of the connections each tenant has; empty where they are not told apart.
+	ofTenant map[string]int
+	draining bool
 	// drained is closed when the drain begins, and done waits for the connections.
 	drained chan struct{}
 	done    sync.WaitGroup
@@ -87,30 +113,40 @@ type Server struct {
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{o: o, connections: map[*connection]struct{}{}, drained: make(chan struct{})}
+	return &Server{
+		o: o, connections: map[*connection]struct{}{}, ofTenant: map[string]int{}, drained: make(chan struct{}),
+	}
 }
 
 // ServeHTTP opens a connection, and returns when it has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limits := s.o.Limits()
 	c := newConnection(s, limits)
+
+	// net/http reads the body before it answers, for as long as the client lets it wait: the place
+	// would be held, and the process would not end.
+	if r.ContentLength != 0 {
+		w.Header().Set("connection", "close")
+		s.refuse(w, apierror.Invalid("", "An upgrade has no body. Send events over the connection."))
+		return
+	}
 	if err := s.admit(c, r, limits); err != nil {
-		s.o.Opened()(reasonRefused)
-		refuse(w, err)
+		s.refuse(w, err)
 		return
 	}
 	defer s.leave(c)
 
 	// The origin of a browser has to be the host that it has asked: a page of another site could
-	// use the cookies by which Envoy may know a user. Accept answers what it refuses.
+	// use the cookies by which Envoy may know a user. Accept answers what it refuses. Nothing is
+	// compressed: a frame of a few bytes could become a message of gigabytes.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
-		s.o.Opened()(reasonRefused)
+		s.o.Opened()(string(reasonRefused))
 		return
 	}
 
 	closed := s.o.Opened()
-	defer func() { closed(c.reason) }()
+	defer func() { closed(string(c.ended())) }()
 	c.serve(ws, r)
 }
 
@@ -122,17 +158,25 @@ func (s *Server) admit(c *connection, r *http.Request, limits Limits) *apierror.
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	tenant, known := s.o.Tenant(r.Header)
 	switch {
 	case s.draining:
 		return shutDown()
-	case len(s.connections) >= limits.Connections:
+	// A place costs a client nothing, and is held for hours: one tenant must leave some to others.
+	case len(s.connections) >= limits.Connections, known && s.ofTenant[tenant] >= (limits.Connections+1)/2:
 		err := apierror.New(http.StatusServiceUnavailable, "overloaded", "",
 			"There are too many WebSocket connections. Try again shortly, or send a POST.")
 		err.RetryAfter = time.Second
 		return err
 	}
+
 	s.connections[c] = struct{}{}
 	s.done.Add(1)
+	if known {
+		c.tenant = &tenant
+		s.ofTenant[tenant]++
+	}
 	return nil
 }
 
@@ -141,10 +185,19 @@ func (s *Server) leave(c *connection) {
 	defer s.mu.Unlock()
 	delete(s.connections, c)
 	s.done.Done()
+
+	if c.tenant == nil {
+		return
+	}
+	// Names that nobody uses any more are not kept: clients may have made them up.
+	if s.ofTenant[*c.tenant]--; s.ofTenant[*c.tenant] == 0 {
+		delete(s.ofTenant, *c.tenant)
+	}
 }
 
 // refuse answers an upgrade with an error.
-func refuse(w http.ResponseWriter, err *apierror.Error) {
+func (s *Server) refuse(w http.ResponseWriter, err *apierror.Error) {
+	s.o.Opened()(string(reasonRefused))
 	w.Header().Set("content-type", "application/json")
 	if err.RetryAfter > 0 {
 		w.Header().Set("retry-after", "1")
@@ -177,9 +230,20 @@ func (s *Server) Close(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+
+	// Who drains ends all exchanges with an error at this time. A connection closes in good order
+	// when the last of its responses has sent that.
+	timer := time.NewTimer(abortTime)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return
+	case <-timer.C:
+	}
+
 	s.mu.Lock()
 	for c := range s.connections {
-		c.cancel()
+		c.end(reasonShutdown)
 	}
 	s.mu.Unlock()
 	<-ended

@@ -1,9 +1,11 @@
 package websocket
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -78,6 +80,12 @@ func TestErrors(t *testing.T) {
 		{`[]`, "400", "", ""},
 		{`{}`, "400", "", ""},
 		{`{"type":"session.update"}`, "400", "", ""},
+		{`{"type":"response.create","stream_id":"l","input":"a","input":"b"}`, "400", "", "l"},
+		{`{"type":"response.create","stream_id":"l","previous_response_id":null,"previous_response_id":"resp_1"}`, "400", "", "l"},
+		{`{"type":"response.create","stream_id":"l","model":"m","model":"m"}`, "400", "", "l"},
+		{`{"type":"response.create","stream_id":"l","stream_id":"m"}`, "400", "", ""},
+		{`{"type":"response.cancel","type":"response.create"}`, "400", "", ""},
+		{`{"type":"response.steer","stream_id":"l","input":"a","\u0069nput":"b"}`, "400", "", "l"},
 		{`{"type":"response.create","stream_id":""}`, "400", "invalid_stream_id", ""},
 		{`{"type":"response.create","stream_id":7}`, "400", "invalid_stream_id", ""},
 		{`{"type":"response.create","stream_id":"a b"}`, "400", "invalid_stream_id", ""},
@@ -249,6 +257,45 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A tenant has half of the connections at most, so that others get in.
+func TestTenantsShareConnections(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(l *Limits) { l.Connections = 4 }, hello)
+	opens := func(tenant string) bool {
+		conn, resp, err := websocket.Dial(t.Context(), s.url, &websocket.DialOptions{HTTPHeader: http.Header{"X-Tenant": {tenant}}})
+		if err == nil {
+			t.Cleanup(func() { _ = conn.CloseNow() })
+			return true
+		}
+		if resp == nil || resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("retry-after") == "" {
+			t.Errorf("%s: %v", tenant, err)
+		}
+		return false
+	}
+
+	first := s.dial(t, "x-tenant", "a")
+	if got := []bool{opens("a"), opens("a"), opens("b"), opens("b"), opens("c")}; !slices.Equal(got, []bool{true, false, true, true, false}) {
+		t.Errorf("they open: %v", got)
+	}
+
+	// A place that is left is free for the same tenant again.
+	_ = first.Close(websocket.StatusNormalClosure, "")
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		s.Server.mu.Lock()
+		left := s.ofTenant["a"]
+		s.Server.mu.Unlock()
+		if left == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left", left)
+		}
+	}
+	if !opens("a") || opens("a") {
+		t.Error("the place is not free, or there are more than one")
+	}
+}
+
 // A message for which there is no memory is refused, and the connection goes on.
 func TestNoMemory(t *testing.T) {
 	t.Parallel()
@@ -260,6 +307,55 @@ func TestNoMemory(t *testing.T) {
 	}
 	c.send(`{"type":"response.create"}`)
 	c.until("response.completed")
+}
+
+// A message that is not whole makes room for others: its connection ends.
+func TestMakesRoom(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	c := s.dial(t)
+	w, err := c.Writer(t.Context(), websocket.MessageText)
+	if err == nil {
+		_, err = w.Write([]byte(`{"type":"response.create","input":"` + strings.Repeat("x", 5*leastRoom)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s.memory.Load() < 5*leastRoom {
+		time.Sleep(time.Millisecond)
+	}
+
+	s.mu.Lock()
+	drop := s.drop
+	s.mu.Unlock()
+	drop()
+	c.ends()
+	s.Close(t.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.reasons, []endReason{reasonMessage}) || s.memory.Load() != 0 {
+		t.Errorf("the reasons are %q, %d bytes are held", s.reasons, s.memory.Load())
+	}
+}
+
+// An upgrade with a body is refused at once: who waited for the body would wait for the client.
+func TestUpgradeWithABody(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	for _, body := range []string{"content-length: 5", "transfer-encoding: chunked"} {
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%s\r\n\r\n", Path, body)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %v, %v", body, resp, err)
+		}
+		_ = conn.Close()
+	}
 }
 
 // A client that leaves cancels its responses.
@@ -282,10 +378,79 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
+// A client that does not read loses its connection, and its response what it waits in.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	canceled := make(chan struct{})
+	s := start(t, func(l *Limits) { l.WriteTime = 50 * time.Millisecond }, func(x *fakeExchange) {
+		defer close(canceled)
+		x.created("resp_1")
+		// More than any buffer of sockets takes.
+		delta := event("response.output_text.delta", `,"delta":"`+strings.Repeat("x", 1<<20)+`"`)
+		for range 1000 {
+			if x.driver.Context().Err() != nil {
+				return
+			}
+			x.sendPiece(delta, false)
+		}
+		t.Error("a thousand megabytes were written")
+	})
+	c := s.dial(t)
+	c.send(`{"type":"response.create"}`)
+	select {
+	case <-canceled:
+	case <-time.After(patience):
+		t.Fatal("the response goes on")
+	}
+	s.Close(t.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.reasons, []endReason{reasonSlow}) {
+		t.Errorf("the reasons are %q", s.reasons)
+	}
+}
+
+// A client that is gone answers no ping, and one that is slow does not end its message. Both leave
+// their place.
+func TestGoneClients(t *testing.T) {
+	t.Parallel()
+	for reason, part := range map[endReason]string{reasonGone: "", reasonMessage: `{"type":`} {
+		s := start(t, func(l *Limits) {
+			if reason == reasonGone {
+				l.KeepAlive, l.WriteTime = 20*time.Millisecond, 50*time.Millisecond
+			}
+			l.MessageTime = 100 * time.Millisecond
+		}, hello)
+		c := s.dial(t)
+		if part != "" {
+			w, err := c.Writer(t.Context(), websocket.MessageText)
+			if err == nil {
+				_, err = w.Write([]byte(strings.Repeat(part, leastRoom)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		// Its pings are answered while it is read, which it is not.
+		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			s.mu.Lock()
+			reasons := slices.Clone(s.reasons)
+			s.mu.Unlock()
+			if slices.Equal(reasons, []endReason{reason}) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the reasons are %q, want %s", reasons, reason)
+			}
+		}
+	}
+}
+
 // Connections end for their reasons, with their codes, and responses that are made end first.
 func TestEnds(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
+	for name, tt := range map[endReason]struct {
 		change func(l *Limits)
 		drain  bool
 		busy   bool
@@ -298,7 +463,7 @@ func TestEnds(t *testing.T) {
 		reasonShutdown: {drain: true, busy: true, code: 1001, last: "response.completed"},
 		reasonMessage:  {text: true, code: 1003},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
 			begun, release := make(chan struct{}), make(chan struct{})
 			s := start(t, tt.change, func(x *fakeExchange) {
@@ -340,7 +505,7 @@ func TestEnds(t *testing.T) {
 			s.Close(t.Context())
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if !slices.Equal(s.reasons, []string{name}) {
+			if !slices.Equal(s.reasons, []endReason{name}) {
 				t.Errorf("the reasons are %q", s.reasons)
 			}
 		})
@@ -358,6 +523,11 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	s.Close(ctx)
+	s.mu.Lock()
+	if !slices.Equal(s.reasons, []endReason{reasonShutdown}) {
+		t.Errorf("the reasons are %q", s.reasons)
+	}
+	s.mu.Unlock()
 	if resp, err := http.Get(s.url); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a connection after the end: %v %v", resp, err)
 	} else {
@@ -387,5 +557,26 @@ func TestCancel(t *testing.T) {
 			c.send(event)
 			c.until("response.cancelled")
 		})
+	}
+}
+
+// A response is canceled by its lane also before it has begun, and while it waits for that.
+func TestCancelAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		s := start(t, nil, func(x *fakeExchange) {
+			select {
+			case <-x.interrupt:
+				x.refuse(apierror.Invalid("", "canceled"), nil)
+			case <-time.After(patience):
+				hello(x)
+			}
+		})
+		c := s.dial(t)
+		c.send(`{"type":"response.create","stream_id":"l"}`)
+		c.send(`{"type":"response.cancel","stream_id":"l"}`)
+		if e := c.next(); e.Get("type").Str != "error" || e.Get("error.message").Str != "canceled" {
+			t.Fatalf("it ends with %s", e.Raw)
+		}
 	}
 }

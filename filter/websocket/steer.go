@@ -21,17 +21,21 @@ import (
 //	has failed, or was canceled                    response.steer.failed, with the input
 //
 // The model is interrupted between two tokens. The open message ends there, as one that has
-// reached its token limit. While it writes a call for the client it is not: the call ends first.
+// reached its token limit. While it writes a call it is not: the call ends first. If the filter
+// makes that call, its result ends the response; one for the client is the client's to answer.
 
 // maxSteers is how often a response can be steered while it is made.
 const maxSteers = 16
 
 // steer is input that waits.
 type steer struct {
-	id     string
-	parent string // id of the response
-	input  string // raw JSON
-	held   int
+	id string
+	// parent is the id of the response that it steers.
+	parent string
+	// input is raw JSON: a text, or a list of messages.
+	input string
+	// held is the bytes of the memory budget, of its event.
+	held int
 }
 
 // steer takes input for a response that is being made. It keeps the event's memory if the input
@@ -55,11 +59,13 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 		code, message = r.keep(s)
 	}
 	if code != "" {
+		// An id is for input that was accepted.
 		s.id = ""
 		c.steerFailed(r, &s, code, message)
 		return false
 	}
 
+	// The client learns of it before the events of what it brings about.
 	c.steerEvent(r, "accepted", &s, "")
 	r.stop(steered)
 	return true
@@ -68,16 +74,18 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 // checkSteer returns what is wrong with an event; "": nothing.
 func checkSteer(e *clientEvent) (code, message string) {
 	invalid := func(text string) (string, string) { return "invalid_input", text }
-	wrong := ""
+
+	// Settings would be ignored: the response that follows has those of the one before it.
+	only := true
 	e.root.ForEach(func(key, _ gjson.Result) bool {
 		switch key.Str {
 		case "type", "previous_response_id", "input":
-			return true
+		default:
+			only = false
 		}
-		wrong = key.Str
-		return false
+		return only
 	})
-	if wrong != "" {
+	if !only {
 		return invalid("The event has only type, previous_response_id and input.")
 	}
 
@@ -88,6 +96,8 @@ func checkSteer(e *clientEvent) (code, message string) {
 	case !input.IsArray() || jsontext.Empty(input):
 		return invalid("input must be a text or a list of messages, and not empty.")
 	}
+
+	// Calls and their outputs would not belong to what the model has just been cut off from.
 	input.ForEach(func(_, item gjson.Result) bool {
 		kind := item.Get("type").Str
 		if item.Get("role").Str != "user" || kind != "" && kind != "message" {
@@ -98,7 +108,8 @@ func checkSteer(e *clientEvent) (code, message string) {
 	return code, message
 }
 
-// steerable reports whether a successor can be made of the response by its settings.
+// steerable reports whether a successor can be made of the response by its settings: one of a
+// conversation would find that locked, and one of a compacted history would continue another.
 func (r *response) steerable() bool {
 	settings := string(r.settings) + "}"
 	conversation, management := gjson.Get(settings, "conversation"), gjson.Get(settings, "context_management")
@@ -123,6 +134,8 @@ func (r *response) keep(s steer) (code, message string) {
 // successor returns the response that follows one that has ended, made of the input that waits;
 // nil: none does.
 func (c *connection) successor(r *response) *response {
+	// A response that was refused, or has failed without an event, is closed here. Afterwards nobody
+	// else touches the input.
 	r.close()
 	steers := r.steers
 	if len(steers) == 0 {
@@ -138,9 +151,12 @@ func (c *connection) successor(r *response) *response {
 		}
 		return nil
 	case len(required) > 0:
+		// A response that follows at once would have calls without outputs before the input, which
+		// the model has never seen. The next response.create answers them.
 		c.mu.Lock()
 		c.pending[r.id] = steers
 		c.mu.Unlock()
+
 		for i := range steers {
 			c.steerEvent(r, "pending", &steers[i],
 				`"reason":"waiting_for_required_input","required_input":[`+strings.Join(required, ",")+`]`)
@@ -160,6 +176,7 @@ func (c *connection) successor(r *response) *response {
 // withPending adds the input that waits for a response that a turn continues.
 func (c *connection) withPending(t turn) turn {
 	previous := gjson.Parse(t.previous).Str
+
 	c.mu.Lock()
 	steers := c.pending[previous]
 	delete(c.pending, previous)
@@ -190,6 +207,8 @@ func joined(steers []steer, input string) string {
 // itemsOf returns the items of an input: of a list, or of a text.
 func itemsOf(input string) (items []string) {
 	v := gjson.Parse(input)
+	// What is neither a list nor a text becomes a message all the same: its content is refused when
+	// the body is read, with the right error.
 	if !v.IsArray() {
 		return []string{`{"type":"message","role":"user","content":` + input + `}`}
 	}
@@ -248,12 +267,15 @@ func (c *connection) steerEvent(r *response, step string, s *steer, more string)
 	c.write(w.Close())
 }
 
-// steerFailed writes that input will not be used.
+// steerFailed writes that input will not be used. It has the input, so that the client can send it
+// in another way.
 func (c *connection) steerFailed(r *response, s *steer, code, message string) {
 	w := c.beginSteer(r, "failed").Key("steer").Open()
 	if s.id != "" {
 		w = w.Text("id", s.id)
 	}
+
+	// The member is required by OpenAI's types.
 	input := s.input
 	if input == "" {
 		input = `""`

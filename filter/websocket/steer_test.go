@@ -3,6 +3,7 @@ package websocket
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -123,4 +124,32 @@ func TestSteerIsRefused(t *testing.T) {
 	for range maxSteers {
 		c.until("response.steer.failed")
 	}
+}
+
+// What steers a response while the model writes a call of the filter's does not interrupt it. It is
+// tried again when the call is whole.
+func TestSteerInACall(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, func(x *fakeExchange) {
+		if gjson.Get(x.body, "previous_response_id").Exists() {
+			hello(x)
+			return
+		}
+		x.created("resp_1")
+		x.tells("added")
+		<-x.interrupt // a call is being written: it has no effect
+		x.tells("done")
+		select {
+		case <-x.interrupt:
+			x.complete("incomplete", "")
+		case <-time.After(patience):
+			x.complete("failed", "")
+		}
+	})
+	c := s.dial(t)
+	c.send(`{"type":"response.create","model":"m","input":"x"}`)
+	c.until("response.output_item.added")
+	c.send(steerEvent)
+	c.until("response.incomplete")
+	c.until("response.completed")
 }

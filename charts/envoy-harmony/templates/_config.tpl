@@ -80,6 +80,10 @@ unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
 {{- else -}}
 {{- $_ := set $derived "listen" (printf ":%d" (int .Values.service.port)) -}}
 {{- end -}}
+{{- if .Values.websocket.enabled -}}
+{{- $socket := printf "unix://%s/websocket.sock" (include "envoy-harmony.socketDir" .) -}}
+{{- $_ := set $derived "websocket" (dict "listen" (ternary $socket (printf ":%d" (int .Values.websocket.port)) (eq .Values.mode "sidecar"))) -}}
+{{- end -}}
 {{- with include "envoy-harmony.loopbackAddress" . -}}
 {{- $_ := set $derived "loopback" (print (include "envoy-harmony.loopbackScheme" $) .) -}}
 {{- end -}}

@@ -94,6 +94,9 @@ envFrom:
 ports:
 {{- if eq .Values.mode "deployment" }}
 - {name: grpc, containerPort: {{ .Values.service.port }}, protocol: TCP}
+{{- if .Values.websocket.enabled }}
+- {name: websocket, containerPort: {{ .Values.websocket.port }}, protocol: TCP}
+{{- end }}
 {{- end }}
 - {name: admin, containerPort: {{ .Values.adminPort }}, protocol: TCP}
 startupProbe:

@@ -64,6 +64,9 @@
 {{- if hasKey (default dict $config.inspector) "enabled" -}}
 {{- $errors = append $errors "config.inspector.enabled: set inspector.enabled in its place" -}}
 {{- end -}}
+{{- if hasKey (default dict $config.websocket) "listen" -}}
+{{- $errors = append $errors "config.websocket.listen: set websocket.enabled and websocket.port in its place" -}}
+{{- end -}}
 {{- if hasKey (default dict $config.inspector) "token" -}}
 {{- $errors = append $errors "config.inspector.token: would stand in a ConfigMap; set inspector.existingSecret" -}}
 {{- end -}}
@@ -75,6 +78,9 @@
 {{- end -}}
 {{- if gt (int (dig "limits" "max_background" 0 $config)) 0 -}}
 {{- $errors = append $errors (printf "config.limits.max_background: background responses need the loopback listener, and %s" $fix) -}}
+{{- end -}}
+{{- if .Values.websocket.enabled -}}
+{{- $errors = append $errors (printf "websocket.enabled: responses over WebSocket need the loopback listener, and %s" $fix) -}}
 {{- end -}}
 {{- range $m := append (default list $config.models) (default dict $config.model_defaults) -}}
 {{- if eq (toString $m.effort_updates) "keep_prefix" -}}
@@ -207,6 +213,9 @@
 {{- $errors = append $errors "tls.certManager: has no effect without TLS: set tls.enabled" -}}
 {{- end -}}
 {{- else -}}
+{{- if .Values.websocket.enabled -}}
+{{- $errors = append $errors "websocket.enabled: the listener for WebSockets has no TLS, so that prompts would cross the cluster in plain text: set websocket.enabled: false, or tls.enabled: false, or use mode sidecar" -}}
+{{- end -}}
 {{- if eq .Values.mode "sidecar" -}}
 {{- $errors = append $errors "tls: Envoy and a sidecar speak over a Unix socket: set tls.enabled: false" -}}
 {{- end -}}
@@ -298,11 +307,12 @@
 {{- $ports := list (int .Values.adminPort) -}}
 {{- if eq .Values.mode "deployment" -}}
 {{- $ports = append $ports (int .Values.service.port) -}}
+{{- if .Values.websocket.enabled -}}{{- $ports = append $ports (int .Values.websocket.port) -}}{{- end -}}
 {{- else if .Values.sidecar.envoy.enabled -}}
 {{- $ports = append $ports (int .Values.sidecar.envoy.port) | concat (list (include "envoy-harmony.envoyAdmin" . | splitList ":" | last | int)) -}}
 {{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
-{{- $errors = append $errors (printf "adminPort: two listeners of a pod would have the same port (%s): change adminPort, service.port or sidecar.envoy.port" (join ", " $ports)) -}}
+{{- $errors = append $errors (printf "adminPort: two listeners of a pod would have the same port (%s): change adminPort, service.port, websocket.port or sidecar.envoy.port" (join ", " $ports)) -}}
 {{- end -}}
 {{- $grace := .Values.terminationGracePeriodSeconds -}}
 {{- $drain := include "envoy-harmony.drainSeconds" . | int -}}

@@ -140,7 +140,7 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 }
 
 // stores reports whether the response will be stored.
-func (d *decoder) stores() bool { return d.fields.store && d.reader.Store != nil }
+func (d *decoder) stores() bool { return d.fields.store && d.reader.Store != nil && !d.reader.KeptOnly }
 
 // keeps reports whether a later request can continue the response.
 func (d *decoder) keeps() bool {

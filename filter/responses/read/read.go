@@ -35,6 +35,8 @@ type Reader struct {
 	// responses come to; nil: a chain is read and rendered again at each of its turns.
 	Store  store.Store
 	Chains *Chains
+	// KeptOnly is that Store has nothing but what connections keep of their own.
+	KeptOnly bool
 
 	// Sealer opens and seals reasoning; nil: include reasoning.encrypted_content has no
 	// effect. Compactor does so with summaries; nil: no conversation is compacted.

@@ -260,6 +260,7 @@ spec:
     - {{ include "envoy-harmony.gateway.backendRef" (list . (include "envoy-harmony.gateway.upstream" . | fromYaml)) }}
     # No limit: the filter has deadlines for the first token, the next and the last.
     timeouts: {request: 0s}
+{{- include "envoy-harmony.gateway.websocketRoute" . }}
 {{- $routing := default dict .Values.config.routing -}}
 {{- with $routing.open_paths }}
 ---
@@ -287,6 +288,39 @@ spec:
     - {{ include "envoy-harmony.gateway.backendRef" (list $ (include "envoy-harmony.gateway.upstream" $ | fromYaml)) }}
     timeouts: {request: 0s}
 {{- end }}
+{{- end -}}
+
+{{/* The route of WebSockets, with the separator before it. */}}
+{{- define "envoy-harmony.gateway.websocketRoute" -}}
+{{- if .Values.websocket.enabled }}
+---
+# WebSockets of the Responses API. The filter would see frames, and no events: it has a
+# listener of its own for them. Policies that authenticate clients have to be on this route too.
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  {{- include "envoy-harmony.gateway.metadata" (list . (include "envoy-harmony.gateway.websocketName" .)) | nindent 2 }}
+spec:
+  parentRefs:
+  - {group: gateway.networking.k8s.io, kind: Gateway, name: {{ .Values.gateway.name }}, namespace: {{ include "envoy-harmony.gateway.namespace" . }}}
+  {{- with .Values.gateway.hostnames }}
+  hostnames: {{ toJson . }}
+  {{- end }}
+  rules:
+  - matches:
+    - path: {type: Exact, value: /v1/responses}
+      method: GET
+      # Its case does not matter.
+      headers: [{type: RegularExpression, name: upgrade, value: "(?i)websocket"}]
+    backendRefs:
+    - {name: {{ include "envoy-harmony.fullname" . }}, port: {{ .Values.websocket.port }}}
+    # No limit: the filter has an age, and a time without responses.
+    timeouts: {request: 0s}
+{{- end }}
+{{- end -}}
+
+{{- define "envoy-harmony.gateway.websocketName" -}}
+{{- include "envoy-harmony.fullname" . }}-websocket
 {{- end -}}
 
 {{/* The loopback Gateway with a route for each engine: (list $ infrastructure annotations). The last
