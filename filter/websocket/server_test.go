@@ -73,6 +73,7 @@ func TestErrors(t *testing.T) {
 		}
 	})
 	c := s.dial(t)
+
 	for _, tt := range []struct{ event, status, code, lane string }{
 		{`no`, "400", "", ""},
 		{`[]`, "400", "", ""},
@@ -104,6 +105,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: the headers are %s", tt.event, e.Get("headers").Raw)
 		}
 	}
+
 	c.send(`{"type":"response.create","model":"m"}`)
 	c.until("response.completed")
 }
@@ -139,6 +141,7 @@ func TestLanes(t *testing.T) {
 		}
 		hello(x)
 	})
+
 	c := s.dial(t)
 	for _, model := range []string{"a1", "a2", "b1"} {
 		c.send(`{"type":"response.create","stream_id":"` + model[:1] + `","model":"` + model + `"}`)
@@ -149,6 +152,7 @@ func TestLanes(t *testing.T) {
 	close(release)
 	c.until("response.completed")
 	c.until("response.completed")
+
 	mu.Lock()
 	defer mu.Unlock()
 	if slices.Index(order, "a2") != 2 {
@@ -339,6 +343,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		t.Error("a thousand megabytes were written")
 	})
+
 	c := s.dial(t)
 	c.send(`{"type":"response.create"}`)
 	select {
@@ -346,6 +351,7 @@ func TestSlowReader(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the response goes on")
 	}
+
 	s.Close(t.Context())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -416,6 +422,7 @@ func TestEnds(t *testing.T) {
 				hello(x)
 			})
 			c := s.dial(t)
+
 			if tt.busy {
 				c.send(`{"type":"response.create"}`)
 				<-begun
@@ -423,7 +430,8 @@ func TestEnds(t *testing.T) {
 			if tt.drain {
 				s.Drain()
 			}
-			if tt.busy { // others are refused meanwhile
+			// Others are refused meanwhile.
+			if tt.busy {
 				for refused := false; !refused; time.Sleep(10 * time.Millisecond) {
 					s.Server.mu.Lock()
 					for conn := range s.connections {
@@ -441,6 +449,7 @@ func TestEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			close(release)
 			code, last := c.ends()
 			if kind := last.Get("type").Str; code != tt.code || tt.last != "" && kind != tt.last && last.Get("error.code").Str != tt.last {
@@ -495,6 +504,7 @@ func TestCancel(t *testing.T) {
 				}
 				x.complete("cancelled", "")
 			})
+
 			c := s.dial(t)
 			c.send(`{"type":"response.create","stream_id":"l"}`)
 			c.until("response.created")
