@@ -284,7 +284,7 @@ func frameAttacks() (all []attack) {
 		socketAttack("a message in fragments of a byte", "200", func(a *attempt) {
 			s := a.open("attacker")
 			event, first := create(jsonText(strings.Repeat("x", 50_000)+"\nNOTHINK\nSAY hi"), ""), byte(opText)
-			var frames []byte
+			frames := make([]byte, 0, 8*len(event))
 			for i := range len(event) {
 				frames = append(frames, clientFrame(first, event[i:i+1])...)
 				first = opContinue
@@ -315,7 +315,7 @@ func frameAttacks() (all []attack) {
 
 // upgradeAttacks have upgrades that are wrong, or say what only others may.
 func upgradeAttacks() (all []attack) {
-	add := func(name, want string, head string, more ...byte) {
+	add := func(name, want, head string, more ...byte) {
 		all = append(all, socketAttack(name, want, func(a *attempt) {
 			s, resp := a.upgrade(head, more...)
 			if s == nil {
@@ -358,6 +358,7 @@ func upgradeAttacks() (all []attack) {
 // eventAttacks have events that are wrong. The connection goes on.
 func eventAttacks() (all []attack) {
 	lane := func(name string) string { return create(simple, `,"stream_id":`+jsonText(name)) }
+
 	for _, e := range []struct{ name, want, event string }{
 		{"no JSON", "400", "{"},
 		{"no UTF-8", "400", create(`"`+"\xff\xfe"+`"`, "")},

@@ -309,8 +309,11 @@ func (d *Dataplane) ServeSockets(t testing.TB, socket string) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: d.Service.Sockets(), ReadHeaderTimeout: Patience}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener)
+	}()
 	t.Cleanup(func() {
 		// Connections of a test that has ended are not waited for.
 		now, cancel := context.WithCancel(context.Background())

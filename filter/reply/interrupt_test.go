@@ -43,11 +43,12 @@ func (e *lines) cut(t *testing.T) string {
 }
 
 // ends makes the steps that are left. No model call may be among them.
-func (e *lines) ends(t *testing.T) (out string) {
+func (e *lines) ends(t *testing.T) string {
 	t.Helper()
+	var out []byte
 	for {
 		more, step := e.step(t)
-		out += more
+		out = append(out, more...)
 		if step.Call != nil {
 			t.Fatal("a model call follows")
 		}
@@ -56,10 +57,10 @@ func (e *lines) ends(t *testing.T) (out string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return out + string(end)
+			return string(append(out, end...))
 		}
 		for i := range step.Jobs {
-			out += string(e.reply.JobDone(nil, i, tools.Result{Text: "Sunny."}, nil))
+			out = e.reply.JobDone(out, i, tools.Result{Text: "Sunny."}, nil)
 		}
 	}
 }

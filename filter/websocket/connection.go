@@ -48,9 +48,11 @@ type connection struct {
 	memory Memory
 	local  *store.Local
 
-	// One event is written at a time. buffer is what it is made in.
+	// One event is written at a time. buffer is what it is made in, and late ends the connection if
+	// that takes too long: one timer, because nearly every token is an event.
 	writing sync.Mutex
 	buffer  []byte
+	late    *time.Timer
 
 	mu    sync.Mutex
 	lanes map[string]*lane
@@ -98,6 +100,8 @@ func (c *connection) serve(ws *websocket.Conn, r *http.Request) {
 		}
 		return nil
 	})
+	c.late = time.AfterFunc(c.limits.WriteTime, func() { c.end(reasonSlow) })
+	c.late.Stop()
 	// Messages are bounded here, so that the client learns why it is refused.
 	ws.SetReadLimit(-1)
 
@@ -163,7 +167,14 @@ func (c *connection) wait(d time.Duration) bool {
 
 // write writes an event. A client that does not take it in time loses its connection.
 func (c *connection) write(event []byte) bool {
-	defer c.within(c.limits.WriteTime, reasonSlow)()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.writeLocked(event)
+}
+
+func (c *connection) writeLocked(event []byte) bool {
+	c.late.Reset(c.limits.WriteTime)
+	defer c.late.Stop()
 	if err := c.ws.Write(c.ctx, websocket.MessageText, event); err != nil {
 		c.end(reasonClient)
 		return false
@@ -173,8 +184,8 @@ func (c *connection) write(event []byte) bool {
 
 // send writes an event of a response.
 func (c *connection) send(lane string, json []byte) error {
-	// The lanes share the buffer, and so a slow client holds all of them back, not only the one
-	// whose event it does not take: there is one socket.
+	// A slow client holds all lanes back, not only the one whose event it does not take: there is
+	// one socket.
 	c.writing.Lock()
 	defer c.writing.Unlock()
 
@@ -183,7 +194,7 @@ func (c *connection) send(lane string, json []byte) error {
 		c.buffer = appendEvent(c.buffer[:0], lane, json)
 		event = c.buffer
 	}
-	ok := c.write(event)
+	ok := c.writeLocked(event)
 
 	// The last event of a response may have all of its output: it is not kept.
 	if cap(c.buffer) > keptBuffer {

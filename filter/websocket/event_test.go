@@ -27,6 +27,7 @@ func FuzzEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		turn := e.turn()
 		for _, steers := range [][]steer{nil, {{input: `"more"`}, {input: `[{"role":"user"}]`}}} {
 			if steers != nil {
@@ -40,6 +41,7 @@ func FuzzEvent(f *testing.F) {
 				t.Errorf("%q becomes %q", text, body)
 			}
 		}
+
 		checkSteer(&e)
 		requiredInput([]byte(text))
 	})

@@ -39,13 +39,17 @@ type fakeExchange struct {
 // fakeServer is a server whose exchanges are fakes.
 type fakeServer struct {
 	*Server
-	url    string
-	memory atomic.Int64 // that is taken
+	url string
+
+	// memory is what is taken.
+	memory atomic.Int64
 	ids    atomic.Int64
 
+	// reasons are those of the connections that have ended, drop is of the last message that began
+	// to arrive.
 	mu      sync.Mutex
 	reasons []endReason
-	drop    func() // of the last message that began to arrive
+	drop    func()
 }
 
 // fakeMemory counts what is taken, and has so much at most.
@@ -96,13 +100,15 @@ func start(t testing.TB, change func(l *Limits), script func(x *fakeExchange)) *
 	if change != nil {
 		change(&limits)
 	}
+
 	s := &fakeServer{}
 	var work sync.WaitGroup
 	s.Server = New(Options{
 		Drive: func(d extproc.Driver) error {
 			x := &fakeExchange{driver: d, interrupt: make(chan api.Interruption, 8)}
 			d.(extproc.Interruptible).Interruptible(func(why api.Interruption) {
-				select { // as an exchange takes it: unless it has ended
+				// As an exchange takes it: unless it has ended.
+				select {
 				case x.interrupt <- why:
 				case <-d.Context().Done():
 				}
@@ -110,6 +116,7 @@ func start(t testing.TB, change func(l *Limits), script func(x *fakeExchange)) *
 			if !x.receive() {
 				return d.Context().Err()
 			}
+
 			// As an exchange does, it waits for the end beside its work.
 			end := make(chan error, 1)
 			go func() {
@@ -117,6 +124,7 @@ func start(t testing.TB, change func(l *Limits), script func(x *fakeExchange)) *
 				end <- err
 			}()
 			script(x)
+
 			if d.Context().Err() == nil {
 				if err := <-end; !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
 					t.Errorf("after the reply: %v", err)
@@ -138,6 +146,7 @@ func start(t testing.TB, change func(l *Limits), script func(x *fakeExchange)) *
 			}
 		},
 	})
+
 	web := httptest.NewServer(s.Server)
 	s.url = web.URL + Path
 	t.Cleanup(func() {

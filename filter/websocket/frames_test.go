@@ -96,6 +96,7 @@ func readFrames(t *testing.T, in *bufio.Reader) {
 		if head[1] >= 0x80 {
 			t.Fatalf("a frame has a mask: %x", head)
 		}
+
 		n := int(head[1])
 		if n == 126 {
 			wide := make([]byte, 2)
@@ -104,6 +105,7 @@ func readFrames(t *testing.T, in *bufio.Reader) {
 			}
 			n = int(wide[0])<<8 | int(wide[1])
 		}
+
 		payload := make([]byte, n)
 		if _, err := io.ReadFull(in, payload); err != nil {
 			return

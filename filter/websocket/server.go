@@ -189,8 +189,9 @@ func (s *Server) leave(c *connection) {
 	if c.tenant == nil {
 		return
 	}
+	s.ofTenant[*c.tenant]--
 	// Names that nobody uses any more are not kept: clients may have made them up.
-	if s.ofTenant[*c.tenant]--; s.ofTenant[*c.tenant] == 0 {
+	if s.ofTenant[*c.tenant] == 0 {
 		delete(s.ofTenant, *c.tenant)
 	}
 }

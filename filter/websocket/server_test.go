@@ -75,6 +75,7 @@ func TestErrors(t *testing.T) {
 		}
 	})
 	c := s.dial(t)
+
 	for _, tt := range []struct{ event, status, code, lane string }{
 		{`no`, "400", "", ""},
 		{`[]`, "400", "", ""},
@@ -106,6 +107,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: the headers are %s", tt.event, e.Get("headers").Raw)
 		}
 	}
+
 	c.send(`{"type":"response.create","model":"m"}`)
 	c.until("response.completed")
 }
@@ -195,6 +197,7 @@ func TestLanes(t *testing.T) {
 		}
 		hello(x)
 	})
+
 	c := s.dial(t)
 	for _, model := range []string{"a1", "a2", "b1"} {
 		c.send(`{"type":"response.create","stream_id":"` + model[:1] + `","model":"` + model + `"}`)
@@ -205,6 +208,7 @@ func TestLanes(t *testing.T) {
 	close(release)
 	c.until("response.completed")
 	c.until("response.completed")
+
 	mu.Lock()
 	defer mu.Unlock()
 	if slices.Index(order, "a2") != 2 {
@@ -395,6 +399,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		t.Error("a thousand megabytes were written")
 	})
+
 	c := s.dial(t)
 	c.send(`{"type":"response.create"}`)
 	select {
@@ -402,6 +407,7 @@ func TestSlowReader(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the response goes on")
 	}
+
 	s.Close(t.Context())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -472,6 +478,7 @@ func TestEnds(t *testing.T) {
 				hello(x)
 			})
 			c := s.dial(t)
+
 			if tt.busy {
 				c.send(`{"type":"response.create"}`)
 				<-begun
@@ -479,7 +486,8 @@ func TestEnds(t *testing.T) {
 			if tt.drain {
 				s.Drain()
 			}
-			if tt.busy { // others are refused meanwhile
+			// Others are refused meanwhile.
+			if tt.busy {
 				for refused := false; !refused; time.Sleep(10 * time.Millisecond) {
 					s.Server.mu.Lock()
 					for conn := range s.connections {
@@ -497,6 +505,7 @@ func TestEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			close(release)
 			code, last := c.ends()
 			if kind := last.Get("type").Str; code != tt.code || tt.last != "" && kind != tt.last && last.Get("error.code").Str != tt.last {
@@ -551,6 +560,7 @@ func TestCancel(t *testing.T) {
 				}
 				x.complete("cancelled", "")
 			})
+
 			c := s.dial(t)
 			c.send(`{"type":"response.create","stream_id":"l"}`)
 			c.until("response.created")

@@ -48,6 +48,7 @@ func TestSteer(t *testing.T) {
 				<-x.interrupt
 				x.complete(tt.status, tt.output)
 			})
+
 			c := s.dial(t)
 			c.send(`{"type":"response.create","stream_id":"l","model":"m","input":"one"}`)
 			c.until("response.created")
@@ -56,6 +57,7 @@ func TestSteer(t *testing.T) {
 				e.Get("steer.id").Str == "" || e.Get("steer.previous_response_id").Str != "resp_1" {
 				t.Errorf("the answer is %s", e.Raw)
 			}
+
 			c.until("response." + tt.status)
 			e := c.next()
 			if e.Get("type").Str != tt.then || e.Get("stream_id").Str != "l" {
@@ -73,6 +75,7 @@ func TestSteer(t *testing.T) {
 				}
 				c.send(`{"type":"response.create","stream_id":"l","model":"n","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"c","output":"x"}]}`)
 			}
+
 			c.until("response.completed")
 			if <-bodies; true {
 				if body := <-bodies; body != tt.body {
@@ -91,6 +94,7 @@ func TestSteerIsRefused(t *testing.T) {
 		<-release
 		x.refuse(apierror.Invalid("", "x"), nil)
 	})
+
 	c := s.dial(t)
 	c.send(`{"type":"response.create","stream_id":"a","model":"1"}`)
 	c.send(`{"type":"response.create","stream_id":"b","model":"2","conversation":"conv_1"}`)
@@ -112,6 +116,7 @@ func TestSteerIsRefused(t *testing.T) {
 			t.Errorf("%s: %s", event, e.Raw)
 		}
 	}
+
 	for range maxSteers {
 		c.send(steerEvent)
 		c.until("response.steer.accepted")
@@ -120,6 +125,7 @@ func TestSteerIsRefused(t *testing.T) {
 	if e := c.next(); e.Get("error.code").Str != "too_many_pending_steers" {
 		t.Errorf("one too many: %s", e.Raw)
 	}
+
 	close(release)
 	for range maxSteers {
 		c.until("response.steer.failed")
@@ -146,6 +152,7 @@ func TestSteerInACall(t *testing.T) {
 			x.complete("failed", "")
 		}
 	})
+
 	c := s.dial(t)
 	c.send(`{"type":"response.create","model":"m","input":"x"}`)
 	c.until("response.output_item.added")
