@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,14 +17,9 @@ type Version struct{ Major, Minor, Patch int }
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
 // before reports whether v is older than another version.
-func (v Version) before(major, minor, patch int) bool {
-	if v.Major != major {
-		return v.Major < major
-	}
-	if v.Minor != minor {
-		return v.Minor < minor
-	}
-	return v.Patch < patch
+func (v Version) before(other Version) bool {
+	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor),
+		cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
 // Check compares the version with what a bootstrap of o needs. An Envoy that cannot have
@@ -32,14 +28,14 @@ func (v Version) before(major, minor, patch int) bool {
 func (v Version) Check(o Options) (unsafe string, err error) {
 	const get = `get a newer one, such as with "make envoy", and name it in ENVOY_BIN`
 	switch {
-	case v.before(1, 38, 0):
+	case v.before(Version{1, 38, 0}):
 		return "", fmt.Errorf("this Envoy is %s, which cannot keep content-length in full-duplex mode; the filter "+
 			"needs 1.38.4, 1.39.1, 1.40 or newer: %s", v, get)
-	case o.ModeOverride && v.before(1, 40, 0):
+	case o.ModeOverride && v.before(Version{1, 40, 0}):
 		return "", fmt.Errorf("this Envoy is %s, and the mode override needs 1.40: leave it out, or %s", v, get)
 
 	// A security fix of 2026-08-26, which each minor version got in another patch.
-	case v.before(1, 38, 4), v.Minor == 39 && v.before(1, 39, 1):
+	case v.before(Version{1, 38, 4}), v.Minor == 39 && v.before(Version{1, 39, 1}):
 		return fmt.Sprintf("Envoy %s can crash under load, and has uses of freed memory in ext_proc that 1.38.4, "+
 			"1.39.1 and 1.40 fix (see docs/operations.md#envoy-versions): %s", v, get), nil
 	}

@@ -87,7 +87,7 @@ func TestCommandLine(t *testing.T) {
 		{"similar command", nil, "chek", 2, "", `unknown command "chek"; did you mean check?`},
 		{"similar flag", nil, "run --enigne vllm=http://a", 2, "", "flag provided but not defined: -enigne; did you mean --engine?\nFlags: envoy-harmony run --help\n"},
 		{"similar flag of tokens", nil, "tokens parse --roll user", 2, "", "did you mean --role?"},
-		{"similar flag of records", nil, "inspect --breif x", 2, "", "did you mean --brief?"},
+		{"similar flag of records", nil, "inspect --bief x", 2, "", "did you mean --brief?"},
 		{"help of tokens", nil, "tokens parse --help", 0, "-role role", ""},
 		{"help of inspect", nil, "inspect --help", 0, "Shows recorded exchanges", ""},
 		{"similar key", nil, "serve --engine vllm --set lissten=a", 1, "", "flag: unknown key lissten; did you mean listen?"},

@@ -85,7 +85,8 @@ func accessEntry(entry *logrus.Entry, line string) *logrus.Entry {
 	unknown := func(_ string, value any) bool { return value == nil }
 	maps.DeleteFunc(members, unknown)
 	if metadata, ok := members["harmony"].(map[string]any); ok {
-		if maps.DeleteFunc(metadata, unknown); len(metadata) == 0 {
+		maps.DeleteFunc(metadata, unknown)
+		if len(metadata) == 0 {
 			delete(members, "harmony")
 		}
 	}

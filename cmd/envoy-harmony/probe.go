@@ -99,12 +99,9 @@ func (p *probe) wait(ctx context.Context, ended <-chan struct{}, failed func() e
 
 // ask sends one probe, and returns the status and the instance of the reply.
 func (p *probe) ask(ctx context.Context) (status int, instance string, err error) {
-	resp, err := exchange(ctx, http.MethodOptions, "http://"+p.address+probePath,
+	status, header, err := exchange(ctx, http.MethodOptions, "http://"+p.address+probePath,
 		http.Header{envoy.InstanceHeader: {p.instance}}, probeTimeout)
-	if err != nil {
-		return 0, "", err
-	}
-	return resp.StatusCode, resp.Header.Get(envoy.InstanceHeader), nil
+	return status, header.Get(envoy.InstanceHeader), err
 }
 
 const (
@@ -127,14 +124,14 @@ func (p *probe) reason(ctx context.Context) string {
 		}
 		u.Path = probePath
 
-		resp, err := exchange(ctx, http.MethodOptions, u.String(), nil, reasonTimeout)
+		status, err := statusOf(ctx, http.MethodOptions, u.String(), reasonTimeout)
 		reason := connectionReason(err)
 		switch {
 		case err != nil:
-		case resp.StatusCode >= http.StatusInternalServerError:
-			reason = "it answers with status " + resp.Status
+		case status >= http.StatusInternalServerError:
+			reason = fmt.Sprintf("it answers with status %d %s", status, http.StatusText(status))
 		default:
-			reason = "it answers this program with status " + resp.Status + ", but not Envoy"
+			reason = fmt.Sprintf("it answers this program with status %d, but not Envoy", status)
 		}
 		reasons = append(reasons, address+": "+reason)
 	}
@@ -172,12 +169,9 @@ func connectionReason(err error) string {
 }
 
 // statusOf sends a request without a body, and returns the status of the answer.
-func statusOf(ctx context.Context, method, url string, timeout time.Duration) (status int, err error) {
-	resp, err := exchange(ctx, method, url, nil, timeout)
-	if err != nil {
-		return 0, err
-	}
-	return resp.StatusCode, nil
+func statusOf(ctx context.Context, method, address string, timeout time.Duration) (status int, err error) {
+	status, _, err = exchange(ctx, method, address, nil, timeout)
+	return status, err
 }
 
 // client sends requests as Envoy does: not through the proxy that the environment names,
@@ -187,16 +181,15 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// exchange sends a request without a body, and returns the response, whose body has been
-// read and closed.
-func exchange(ctx context.Context, method, url string, header http.Header, timeout time.Duration) (
-	*http.Response, error,
+// exchange sends a request without a body, and returns status and headers of the answer.
+func exchange(ctx context.Context, method, address string, header http.Header, timeout time.Duration) (
+	status int, answer http.Header, err error,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, address, http.NoBody)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	for name, values := range header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
@@ -206,8 +199,8 @@ func exchange(ctx context.Context, method, url string, header http.Header, timeo
 	req.Close = true
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
-	return resp, errors.Join(err, resp.Body.Close())
+	return resp.StatusCode, resp.Header, errors.Join(err, resp.Body.Close())
 }

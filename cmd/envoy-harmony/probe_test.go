@@ -116,7 +116,7 @@ func TestProbeReason(t *testing.T) {
 		"http://" + silent:  "no answer within 2s",
 		"http://" + closing: "it closed the connection without an answer: is it https://?",
 		serve(httptest.NewServer(answer(503))) + "/v1/": "it answers with status 503 Service Unavailable",
-		plain: "it answers this program with status 200 OK, but not Envoy",
+		plain: "it answers this program with status 200, but not Envoy",
 	} {
 		p := probe{urls: []string{address, "http://127.0.0.1:1"}}
 		got := p.reason(t.Context())

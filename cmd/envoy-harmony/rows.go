@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (r rows) request(f fields) string {
 	}
 
 	seconds, _ := f["seconds"].(float64)
-	row := fmt.Sprintf("%-9s  %s  %7d ms  %s", f.text("api"), r.painter.paint(style, fmt.Sprint(status)),
+	row := fmt.Sprintf("%-9s  %s  %7d ms  %s", f.text("api"), r.painter.paint(style, strconv.Itoa(status)),
 		time.Duration(seconds*float64(time.Second)).Milliseconds(), f.text("model"))
 
 	// A request that was refused has no tokens.
@@ -51,7 +52,8 @@ func (r rows) request(f fields) string {
 	if notes := f.notes(); notes != "" {
 		row += "  " + r.painter.paint(style, notes)
 	}
-	return row
+	// A list of models is of no model.
+	return strings.TrimRight(row, " ")
 }
 
 // line is the row of all else: the message with its fields, an error first.
@@ -63,23 +65,26 @@ func (r rows) line(e *logrus.Entry) string {
 	case logrus.ErrorLevel, logrus.FatalLevel, logrus.PanicLevel:
 		style = styleBad
 	}
-	f, row := fields(maps.Clone(e.Data)), oneLine(e.Message)
+	f, message := fields(maps.Clone(e.Data)), oneLine(e.Message)
 	if f.text("from") == fromEnvoy {
-		row = fromEnvoy + ": " + row
+		message = fromEnvoy + ": " + message
 		delete(f, "from")
 	}
 
+	head := []string{message}
 	for _, name := range []string{"reason", logrus.ErrorKey} {
 		if text := f.text(name); text != "" {
-			row += ": " + text
+			head = append(head, text)
 			delete(f, name)
 		}
 	}
-	row = r.painter.paint(style, row)
+
+	var row strings.Builder
+	row.WriteString(r.painter.paint(style, strings.Join(head, ": ")))
 	for _, name := range slices.Sorted(maps.Keys(f)) {
-		row += r.painter.paint(styleQuiet, "  "+name+"=") + f.text(name)
+		row.WriteString(r.painter.paint(styleQuiet, "  "+name+"=") + f.text(name))
 	}
-	return row
+	return row.String()
 }
 
 // fields are those of a log line.

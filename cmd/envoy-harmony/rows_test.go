@@ -38,6 +38,7 @@ func TestRows(t *testing.T) {
 		{"canceled, repaired", request, logrus.InfoLevel, logrus.Fields{
 			"api": "messages", "outcome": "canceled", "seconds": 0.0, "model": "m", "repairs": map[string]int{"a": 1}, "retries": 2, "finish": "length",
 		}, "10:17:02  messages   200        0 ms  m  canceled; retries 2; repairs map[a:1]; ended by its length\n"},
+		{"no model", request, logrus.InfoLevel, logrus.Fields{"api": "models", "outcome": "ok", "seconds": 0.002, "model": ""}, "10:17:02  models     200        2 ms\n"},
 		{"a line", "started", logrus.InfoLevel, logrus.Fields{"listen": "a:1", "admin": "b:2"}, "10:17:02  started  admin=b:2  listen=a:1\n"},
 		{"an error first", "failed", logrus.ErrorLevel, logrus.Fields{"file": "f", "error": errors.New("one\ntwo")}, "10:17:02  failed: one two  file=f\n"},
 		{"of Envoy", "said", logrus.WarnLevel, logrus.Fields{"from": "envoy"}, "10:17:02  envoy: said\n"},
@@ -152,7 +153,7 @@ func TestLogOfEnvoy(t *testing.T) {
 	if metadata, _ := access.Data["harmony"].(map[string]any); len(metadata) != 1 || metadata["api"] != "chat" {
 		t.Errorf("the metadata is %v", metadata)
 	}
-	if _, any := unknown.Data["harmony"]; any {
+	if _, given := unknown.Data["harmony"]; given {
 		t.Errorf("a request without metadata has %v", unknown.Data)
 	}
 	for i, want := range []string{"[warning] a line", "{ no JSON"} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,10 +26,10 @@ func Locate(path string, text []byte, err error, inFile func(key string) bool) e
 
 // located puts before each of the joined errors where its key stands.
 func located(err error, where func(key string) string) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of this error alone
-		var errs []error
-		for _, err := range joined.Unwrap() {
-			errs = append(errs, located(err, where))
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		errs := slices.Clone(joined.Unwrap())
+		for i := range errs {
+			errs[i] = located(errs[i], where)
 		}
 		return errors.Join(errs...)
 	}
