@@ -3,7 +3,7 @@ package websocket
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -166,20 +166,21 @@ func (c *connection) wait(d time.Duration) bool {
 }
 
 // write writes an event. A client that does not take it in time loses its connection.
-func (c *connection) write(event []byte) bool {
+func (c *connection) write(event []byte) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.writeLocked(event)
+	// The reader notices the end of the connection by itself.
+	_ = c.writeLocked(event)
 }
 
-func (c *connection) writeLocked(event []byte) bool {
+func (c *connection) writeLocked(event []byte) error {
 	c.late.Reset(c.limits.WriteTime)
 	defer c.late.Stop()
 	if err := c.ws.Write(c.ctx, websocket.MessageText, event); err != nil {
 		c.end(reasonClient)
-		return false
+		return fmt.Errorf("write an event: %w", err)
 	}
-	return true
+	return nil
 }
 
 // send writes an event of a response.
@@ -194,16 +195,13 @@ func (c *connection) send(lane string, json []byte) error {
 		c.buffer = appendEvent(c.buffer[:0], lane, json)
 		event = c.buffer
 	}
-	ok := c.writeLocked(event)
+	err := c.writeLocked(event)
 
 	// The last event of a response may have all of its output: it is not kept.
 	if cap(c.buffer) > keptBuffer {
 		c.buffer = nil
 	}
-	if !ok {
-		return errors.New("the connection has ended")
-	}
-	return nil
+	return err
 }
 
 // keepAlive pings the client, and ends the connection of one that does not answer. Pings also keep
