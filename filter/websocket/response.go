@@ -75,10 +75,11 @@ type response struct {
 
 	// What other goroutines say to it: the reader of the connection.
 	mu sync.Mutex
-	// interrupt is the exchange's, from asked on. early is an interruption that came before begun.
+	// interrupt is the exchange's, from asked on. handed says that the exchange has the whole request;
+	// early is an interruption that came before.
 	interrupt func(why api.Interruption)
-	early     api.Interruption
 	handed    bool
+	early     api.Interruption
 	// steers is the input that waits for the end; closed says that no more is taken.
 	steers []steer
 	closed bool
