@@ -51,7 +51,7 @@ type response struct {
 	// settings are the body without its end, turn is what completes it: see [turn.appendTo].
 	settings []byte
 	turn     turn
-	// previous is the id of the response that it continues.
+	// previous is the id of the response that it continues; "": none.
 	previous string
 	// held is the bytes of the memory budget, of the event and the settings.
 	held int
@@ -80,6 +80,8 @@ type response struct {
 	interrupt func(why api.Interruption)
 	handed    bool
 	early     api.Interruption
+	// unwanted says that the client has canceled it.
+	unwanted bool
 	// steers is the input that waits for the end; closed says that no more is taken.
 	steers []steer
 	closed bool
@@ -146,6 +148,7 @@ func (r *response) stop(why api.Interruption) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
+	r.unwanted = r.unwanted || why == canceled
 	// The exchange would answer before it has been asked. It is told when it has the whole request.
 	if !r.handed {
 		r.early = why
@@ -261,7 +264,13 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 		}
 	}
 	status := int(reply.GetStatus().GetCode())
-	r.failed()
+	// One that was canceled before it began has an error too, and has not failed.
+	r.mu.Lock()
+	unwanted := r.unwanted
+	r.mu.Unlock()
+	if !unwanted {
+		r.failed()
+	}
 	r.c.write(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
 	r.end()
 }
