@@ -128,14 +128,22 @@ func modeOf(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Erro
 	return false, nil
 }
 
-// checkUpgrade rejects a request to change the protocol at a path that models answer.
+// checkUpgrade rejects a request to change the protocol at a path of the filter. It has no end,
+// so that nothing may wait for its body.
 func (x *exchange) checkUpgrade(m *extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
 	path := x.request.path
-	if headerOf(m.GetRequestHeaders().GetHeaders(), "upgrade") == "" || !x.s.ownPath(path) {
+	if headerOf(m.GetRequestHeaders().GetHeaders(), "upgrade") == "" {
 		return false, nil
 	}
-	return false, apierror.New(http.StatusUpgradeRequired, "", "",
-		"%s is served over plain HTTP. Send a POST without Upgrade.", path)
+	switch {
+	case x.s.ownPath(path):
+		return false, apierror.New(http.StatusUpgradeRequired, "", "",
+			"%s is served over plain HTTP. Send a POST without Upgrade.", path)
+	case x.request.endpoint != nil:
+		return false, apierror.New(http.StatusUpgradeRequired, "", "",
+			"%s is served over plain HTTP. Send the request without Upgrade.", path)
+	}
+	return false, nil
 }
 
 // ownPath reports whether a path is that of an API that models answer, whatever

@@ -101,6 +101,9 @@ func TestRejections(t *testing.T) {
 			s.message(requestHeaders(extprocfilterv3.ProcessingMode_NONE, duplex, false, ":method=POST", ":path=/v1/chat/completions"))
 		}, "immediate 500 Envoy's ext_proc filter has processing_mode.request_body_mode NONE. Set it to FULL_DUPLEX_STREAMED"},
 		{"websocket", nil, func(s *scripted) { s.request(false, ":method=GET", ":path=/v1/chat/completions", "upgrade=websocket") }, "immediate 426 "},
+		{"websocket, a path without a model", nil, func(s *scripted) {
+			s.request(false, ":method=GET", ":path=/v1/responses/resp_1", "upgrade=websocket")
+		}, "immediate 426 /v1/responses/resp_1 is served over plain HTTP. Send the request without Upgrade."},
 		{"body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, postBody(ask("")), "immediate 413 The request body is larger than 30 bytes"},
 		{"a length that is too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) {
 			s.post("content-length=31", "content-encoding=gzip")
