@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -54,7 +55,8 @@ func readEvent(message []byte) (e clientEvent, err *apierror.Error) {
 				"The field \"stream_id\" must be a text of 1 to %d letters, digits, underscores, hyphens and periods.",
 				maxLane)
 		}
-		e.lane = lane.Str
+		// A copy: the lane stays for as long as the connection, and would keep the whole event.
+		e.lane = strings.Clone(lane.Str)
 	}
 
 	// A member that is there twice is refused, as in the body of a POST: one of the two would be
