@@ -30,3 +30,28 @@ func TestLanesDoNotKeepEvents(t *testing.T) { //nolint:paralleltest // it measur
 		t.Errorf("%d bytes are kept of %d events", kept, maxLanes)
 	}
 }
+
+// Input that waits is joined with that of the next event at a cost of their sizes, whatever they are
+// made of.
+func TestJoined(t *testing.T) { //nolint:paralleltest // it counts allocations
+	for want, tt := range map[string][]string{
+		`[{"type":"message","role":"user","content":"a"},{"role":"user"},7,8]`: {`"a"`, `[ {"role":"user"} ]`, "[7,8]"},
+		`[{"type":"message","role":"user","content":"a"}]`:                     {`"a"`, "[ ]"},
+		`[{"role":"user"},{"type":"message","role":"user","content":7}]`:       {`[{"role":"user"}]`, "7"},
+		`[{"role":"user","content":"b"}]`:                                      {`[{"role":"user","content":"b"}]`, ""},
+	} {
+		var steers []steer
+		for _, input := range tt[:len(tt)-1] {
+			steers = append(steers, steer{input: input})
+		}
+		if got := joined(steers, tt[len(tt)-1]); got != want {
+			t.Errorf("%q: %s, want %s", tt, got, want)
+		}
+	}
+
+	many := "[" + strings.Repeat("1,", 1<<16) + "1]"
+	steers := []steer{{input: `"a"`}}
+	if n := testing.AllocsPerRun(3, func() { joined(steers, many) }); n > 3 {
+		t.Errorf("a list of many items takes %v allocations", n)
+	}
+}

@@ -192,31 +192,41 @@ func (c *connection) withPending(t turn) turn {
 	return t
 }
 
-// joined is one list of the inputs that wait, and of the input of an event after them.
+// joined is one list of the inputs that wait, and of the input of an event after them. The items are
+// not told apart: a list of small ones would take many times its size.
 func joined(steers []steer, input string) string {
-	var items []string
+	size := len(input)
 	for i := range steers {
-		items = append(items, itemsOf(steers[i].input)...)
+		size += len(steers[i].input)
 	}
-	if input != "" {
-		items = append(items, itemsOf(input)...)
+	const framed = len(textBegins) + len(textEnds) + len(",")
+	list := append(make([]byte, 0, size+framed*(len(steers)+1)+len("[]")), '[')
+
+	for i := range steers {
+		list = appendItems(list, steers[i].input)
 	}
-	return "[" + strings.Join(items, ",") + "]"
+	return string(append(appendItems(list, input), ']'))
 }
 
-// itemsOf returns the items of an input: of a list, or of a text.
-func itemsOf(input string) (items []string) {
-	v := gjson.Parse(input)
+// A text stands between them as a message.
+const textBegins, textEnds = `{"type":"message","role":"user","content":`, `}`
+
+// appendItems appends the items of an input to a list: of a list, or of a text; "": none.
+func appendItems(list []byte, input string) []byte {
 	// What is neither a list nor a text becomes a message all the same: its content is refused when
 	// the body is read, with the right error.
-	if !v.IsArray() {
-		return []string{`{"type":"message","role":"user","content":` + input + `}`}
+	items, begins, ends := input, textBegins, textEnds
+	if strings.HasPrefix(input, "[") {
+		items, begins, ends = strings.TrimSpace(input[1:len(input)-1]), "", ""
 	}
-	v.ForEach(func(_, item gjson.Result) bool {
-		items = append(items, item.Raw)
-		return true
-	})
-	return items
+	if items == "" {
+		return list
+	}
+
+	if len(list) > len("[") {
+		list = append(list, ',')
+	}
+	return append(append(append(list, begins...), items...), ends...)
 }
 
 // outputs are the kinds of items that wait for the client, with the items that answer them.
