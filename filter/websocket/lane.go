@@ -23,16 +23,16 @@ type lane struct {
 	current *response
 }
 
-// first returns the response that is made, or that is made next; nil if there is none. The lane
-// may be nil.
-func (l *lane) first() *response {
-	switch {
-	case l == nil:
-		return nil
-	case l.current == nil && len(l.waiting) > 0:
-		return l.waiting[0]
+// first returns the response that is made, and the one that is made next; nil for one that there is
+// not. The lane may be nil.
+func (l *lane) first() (current, next *response) {
+	if l == nil {
+		return nil, nil
 	}
-	return l.current
+	if len(l.waiting) > 0 {
+		next = l.waiting[0]
+	}
+	return l.current, next
 }
 
 // enqueue lets a response wait in its lane.

@@ -176,16 +176,16 @@ func (c *connection) create(e *clientEvent, held int) (kept bool, err *apierror.
 // to be made next.
 func (c *connection) cancelResponse(e *clientEvent) *apierror.Error {
 	c.mu.Lock()
-	r := c.made[e.response]
+	r, next := c.made[e.response], (*response)(nil)
 	if e.response == "" {
-		r = c.lanes[e.lane].first()
+		r, next = c.lanes[e.lane].first()
 	}
 	c.mu.Unlock()
 
-	if r == nil {
+	// What has ended is in its lane until all is done about it.
+	if (r == nil || !r.stop(canceled)) && (next == nil || !next.stop(canceled)) {
 		return apierror.New(http.StatusNotFound, "response_not_found", "response_id",
 			"No such response is being made on this connection.")
 	}
-	r.stop(canceled)
 	return nil
 }

@@ -38,7 +38,8 @@ const (
 //	made: it has an id; input can steer it     event, with the event of its end: ending
 //	                                           fail: over
 //	ending: it takes no more input             Send, with the end of the stream: over
-//	over: ended is closed                      nobody; its input that waits makes a successor
+//	over: ended is closed                      nobody; its input that waits makes a successor, to which
+//	                                           a cancellation goes on
 //
 // Its context, which ends with the connection, lets each of them go to over.
 //
@@ -55,6 +56,9 @@ type response struct {
 	previous string
 	// held is the bytes of the memory budget, of the event and the settings.
 	held int
+	// brings is the input that waited and is a part of the turn. Until the response has begun it may
+	// still have to go back to the client.
+	brings []steer
 
 	// ctx is that of its exchange.
 	ctx    context.Context //nolint:containedctx // see above
@@ -82,9 +86,11 @@ type response struct {
 	early     api.Interruption
 	// unwanted says that the client has canceled it.
 	unwanted bool
-	// steers is the input that waits for the end; closed says that no more is taken.
+	// steers is the input that waits for the end; closed says that no more is taken. next is the
+	// successor that is made of it.
 	steers []steer
 	closed bool
+	next   *response
 }
 
 func newResponse(c *connection, lane string, settings []byte, t turn, held int) *response {
@@ -96,7 +102,7 @@ var _ extproc.Interruptible = (*response)(nil)
 // make makes the response, and returns when it has ended.
 func (r *response) make() {
 	// Not before: what the client has to send first may have come while the response waited.
-	r.turn = r.c.withPending(r.turn)
+	r.withPending()
 	r.body = r.turn.appendTo(r.settings)
 	r.previous = strings.Clone(gjson.Parse(r.turn.previous).Str)
 	// The event's own bytes are not needed any more.
@@ -116,6 +122,7 @@ func (r *response) make() {
 			r.fail(apierror.New(http.StatusInternalServerError, "", "", "Internal error."))
 		}
 	}
+	r.notBegun()
 }
 
 // fail sends an error in place of the response, or of the rest of it.
@@ -136,6 +143,7 @@ func (r *response) failed() {
 
 // end closes ended, once. Only the goroutine of the exchange calls it.
 func (r *response) end() {
+	r.close()
 	select {
 	case <-r.ended:
 	default:
@@ -143,18 +151,26 @@ func (r *response) end() {
 	}
 }
 
-// stop has the response end with what there is of it. It does not wait.
-func (r *response) stop(why api.Interruption) {
+// stop has the response end with what there is of it, and reports whether that can be: of one that
+// has ended, only its successor can be stopped. It does not wait.
+func (r *response) stop(why api.Interruption) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case r.next != nil:
+		return r.next.stop(why)
+	case r.closed && len(r.steers) == 0:
+		return false
+	}
 
 	r.unwanted = r.unwanted || why == canceled
 	// The exchange would answer before it has been asked. It is told when it has the whole request.
 	if !r.handed {
 		r.early = why
-		return
+		return true
 	}
 	r.interruptLocked(why)
+	return true
 }
 
 // interruptLocked interrupts the exchange, on another goroutine: it may be waiting for the client
@@ -297,6 +313,8 @@ func (r *response) event(json []byte) error {
 	case r.id == "" && bytes.HasPrefix(json, createdName):
 		r.id = gjson.GetBytes(json, "response.id").String()
 		r.c.remember(r)
+		r.c.letGo(r.brings)
+		r.brings = nil
 
 	case r.status == "" && bytes.HasPrefix(json, itemName):
 		// While the model wrote a call it was not interrupted. One of the filter's own has been

@@ -590,3 +590,41 @@ func TestCancelAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// By its lane a client cancels what it has not had the end of.
+func TestCancelTheNextOne(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := start(t, nil, func(x *fakeExchange) {
+		if gjson.Get(x.body, "model").Str == "next" {
+			select {
+			case <-x.interrupt:
+				x.refuse(apierror.Invalid("", "canceled"), nil)
+			case <-time.After(patience):
+				hello(x)
+			}
+			return
+		}
+		x.created("resp_1")
+		x.send(event("response.completed", `,"response":{"output":[]}`), false)
+		<-release
+		x.send("data: [DONE]\n\n", true)
+	})
+
+	c := s.dial(t)
+	c.send(`{"type":"response.create","model":"first"}`)
+	c.until("response.completed")
+	c.send(`{"type":"response.cancel"}`)
+	if e := c.next(); e.Get("error.code").Str != "response_not_found" {
+		t.Errorf("nothing is made, and the answer is %s", e.Raw)
+	}
+
+	c.send(`{"type":"response.create","model":"next"}`)
+	c.send(`{"type":"response.cancel"}`)
+	c.send(`{"type":"read after the others"}`)
+	c.until("error")
+	close(release)
+	if e := c.next(); e.Get("error.message").Str != "canceled" {
+		t.Errorf("then comes %s", e.Raw)
+	}
+}

@@ -27,6 +27,9 @@ import (
 // maxSteers is how often a response can be steered while it is made.
 const maxSteers = 16
 
+// successorFailed is the code of an error: the input was accepted, and could not be used.
+const successorFailed = "successor_creation_failed"
+
 // steer is input that waits.
 type steer struct {
 	id string
@@ -43,7 +46,7 @@ type steer struct {
 func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 	s := steer{parent: e.root.Get("previous_response_id").Str, input: e.root.Get("input").Raw, held: held}
 	c.mu.Lock()
-	r := c.made[s.parent]
+	r, ending := c.made[s.parent], c.ending
 	c.mu.Unlock()
 
 	code, message := checkSteer(e)
@@ -51,6 +54,9 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 	case code != "":
 	case r == nil:
 		code, message = "response_not_found", "No such response is being made on this connection."
+	case ending != "":
+		// A successor is a new response: by one after the other a connection would never end.
+		code, message = successorFailed, c.refusal(ending).Message
 	case !r.steerable():
 		code, message = "steering_not_supported",
 			"A response of a conversation, or with automatic compaction, cannot be steered."
@@ -122,7 +128,7 @@ func (r *response) keep(s steer) (code, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.closed:
+	case r.closed, r.unwanted:
 		return "response_already_completed", "The response has ended. Send a response.create that continues it."
 	case len(r.steers) >= maxSteers:
 		return "too_many_pending_steers", "Too much input waits for the response."
@@ -145,10 +151,7 @@ func (c *connection) successor(r *response) *response {
 	required := requiredInput(r.last)
 	switch {
 	case r.status != "completed" && r.status != "incomplete":
-		for i := range steers {
-			c.steerFailed(r, &steers[i], "successor_creation_failed", "The response has not been completed.")
-			c.giveBack(steers[i].held)
-		}
+		c.giveUp(r, steers, "The response has not been completed.")
 		return nil
 	case len(required) > 0:
 		// A response that follows at once would have calls without outputs before the input, which
@@ -167,29 +170,58 @@ func (c *connection) successor(r *response) *response {
 	next := turn{input: joined(steers, ""), previous: string(jsontext.AppendString(nil, r.id))}
 	// It is made within the place of the response that it follows, whose memory stays taken.
 	successor := newResponse(c, r.lane, r.settings, next, 0)
-	for i := range steers {
-		c.giveBack(steers[i].held)
+	successor.brings = steers
+	if !r.followedBy(successor) {
+		c.giveUp(r, steers, "The response was canceled.")
+		return nil
 	}
 	return successor
 }
 
-// withPending adds the input that waits for a response that a turn continues.
-func (c *connection) withPending(t turn) turn {
-	previous := gjson.Parse(t.previous).Str
+// followedBy notes the successor, to which what stops the response goes from now on. It reports
+// whether there is to be one: the client may have canceled the response when it had its end.
+func (r *response) followedBy(successor *response) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.unwanted {
+		r.next = successor
+	}
+	return !r.unwanted
+}
+
+// withPending adds the input that waits for the response that this one continues.
+func (r *response) withPending() {
+	c, previous := r.c, gjson.Parse(r.turn.previous).Str
 
 	c.mu.Lock()
 	steers := c.pending[previous]
 	delete(c.pending, previous)
 	c.mu.Unlock()
-	if len(steers) == 0 {
-		return t
+	if len(steers) > 0 {
+		r.turn.input, r.brings = joined(steers, r.turn.input), steers
 	}
+}
 
-	t.input = joined(steers, t.input)
+// notBegun gives the input that the response was to bring back to the client, if it has not begun:
+// a successor may be refused as every response may.
+func (r *response) notBegun() {
+	r.c.giveUp(r, r.brings, "The response with the input was refused.")
+	r.brings = nil
+}
+
+// giveUp tells the client that input will not be used.
+func (c *connection) giveUp(r *response, steers []steer, why string) {
+	for i := range steers {
+		c.steerFailed(r, &steers[i], successorFailed, why)
+	}
+	c.letGo(steers)
+}
+
+// letGo returns the memory of input that does not wait any more.
+func (c *connection) letGo(steers []steer) {
 	for i := range steers {
 		c.giveBack(steers[i].held)
 	}
-	return t
 }
 
 // joined is one list of the inputs that wait, and of the input of an event after them. The items are

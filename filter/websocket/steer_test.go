@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func TestSteer(t *testing.T) {
 			}
 			switch tt.then {
 			case "response.steer.failed":
-				if e.Get("steer.input").Str != "more" || e.Get("error.code").Str != "successor_creation_failed" || e.Get("steer.id").Str == "" {
+				if e.Get("steer.input").Str != "more" || e.Get("error.code").Str != successorFailed || e.Get("steer.id").Str == "" {
 					t.Errorf("it is %s", e.Raw)
 				}
 				return
@@ -159,4 +160,115 @@ func TestSteerInACall(t *testing.T) {
 	c.send(steerEvent)
 	c.until("response.incomplete")
 	c.until("response.completed")
+}
+
+// Input whose response is refused goes back to the client: it was accepted, and is used by nobody.
+func TestSteerOfARefusedResponse(t *testing.T) {
+	t.Parallel()
+	call := `{"type":"function_call","call_id":"c","name":"f","status":"completed"}`
+	for name, output := range map[string]string{"at once": "", "pending": call} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, nil, func(x *fakeExchange) {
+				if gjson.Get(x.body, "previous_response_id").Exists() {
+					x.refuse(apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "No."), nil)
+					return
+				}
+				x.created("resp_1")
+				<-x.interrupt
+				x.complete("completed", output)
+			})
+
+			c := s.dial(t)
+			c.send(`{"type":"response.create","stream_id":"l","model":"m","input":"one"}`)
+			c.until("response.created")
+			c.send(steerEvent)
+			id := c.until("response.steer.accepted").Get("steer.id").Str
+			c.until("response.completed")
+			if output != "" {
+				c.until("response.steer.pending")
+				c.send(`{"type":"response.create","stream_id":"l","previous_response_id":"resp_1","input":[]}`)
+			}
+
+			c.until("error")
+			if e := c.next(); e.Get("type").Str != "response.steer.failed" || e.Get("steer.id").Str != id ||
+				e.Get("steer.input").Str != "more" || e.Get("error.code").Str != successorFailed || e.Get("stream_id").Str != "l" {
+				t.Errorf("the input comes back with %s", e.Raw)
+			}
+		})
+	}
+}
+
+// A client that cancels what has just ended wants nothing of its successor.
+func TestCancelBeforeTheSuccessor(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := start(t, nil, func(x *fakeExchange) {
+		x.created("resp_1")
+		<-x.interrupt
+		x.send(event("response.incomplete", `,"response":{"output":[]}`), false)
+		<-release
+		x.send("data: [DONE]\n\n", true)
+	})
+
+	c := s.dial(t)
+	c.send(`{"type":"response.create","model":"m","input":"one"}`)
+	c.until("response.created")
+	c.send(steerEvent)
+	c.until("response.incomplete")
+	c.send(`{"type":"response.cancel"}`)
+	c.send(`{"type":"read after the others"}`)
+	c.until("error")
+	close(release)
+	if e := c.next(); e.Get("type").Str != "response.steer.failed" || e.Get("error.code").Str != successorFailed {
+		t.Errorf("then comes %s", e.Raw)
+	}
+}
+
+// What is canceled takes no more input.
+func TestSteerAfterCancel(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, func(x *fakeExchange) {
+		x.created("resp_1")
+		<-x.interrupt // a tool of the filter's is running: the end comes later
+		x.tells("done")
+		x.complete("cancelled", "")
+	})
+
+	c := s.dial(t)
+	c.send(`{"type":"response.create","model":"m","input":"one"}`)
+	c.until("response.created")
+	c.send(`{"type":"response.cancel"}`)
+	c.send(steerEvent)
+	if e := c.until("response.steer"); e.Get("type").Str != "response.steer.failed" {
+		t.Errorf("the answer is %s", e.Raw)
+	}
+}
+
+// A connection that takes no more responses takes none that steering would make: by one after the
+// other it would never end.
+func TestSteerOfAnOldConnection(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := start(t, nil, func(x *fakeExchange) {
+		x.created("resp_1")
+		<-release
+		x.complete("completed", "")
+	})
+
+	c := s.dial(t)
+	c.send(`{"type":"response.create","model":"m","input":"one"}`)
+	c.until("response.created")
+	s.Server.mu.Lock()
+	for c := range s.connections {
+		c.takeNoMore(reasonAge)
+	}
+	s.Server.mu.Unlock()
+
+	c.send(steerEvent)
+	if e := c.until("response.steer"); e.Get("error.code").Str != successorFailed || e.Get("steer.input").Str != "more" {
+		t.Errorf("the answer is %s", e.Raw)
+	}
+	close(release)
+	c.ends()
 }
