@@ -142,6 +142,20 @@ func TestInterruptInATool(t *testing.T) {
 	}
 }
 
+// TestSteerAfterCancel has input that comes when the reply is canceled and its tool still runs: the
+// two come by different goroutines.
+func TestSteerAfterCancel(t *testing.T) {
+	t.Parallel()
+	e := newLines(t, nil)
+	e.step(t)
+	e.push(t, asks)
+	e.step(t)
+
+	if !e.reply.Interrupt(api.Canceled) || e.reply.Interrupt(api.Steered) || e.reply.Interrupted() != api.Canceled {
+		t.Errorf("it is interrupted: %q", e.reply.Interrupted())
+	}
+}
+
 // TestInterruptBeforeTheCall has interruptions while the reply is prepared, of a summary, of a
 // reply that is ending, and of one that has failed.
 func TestInterruptBeforeTheCall(t *testing.T) {

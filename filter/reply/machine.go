@@ -318,7 +318,8 @@ func (m *Machine) End(dst []byte) ([]byte, *apierror.Error) {
 // Interrupt implements [api.Reply]. A reply with calls of tools that the client makes ends by
 // itself, with calls that are whole: one that is cut would be lost.
 func (m *Machine) Interrupt(why api.Interruption) bool {
-	if m.phase >= finishing || m.failure != nil {
+	// What is canceled stays so: input that comes while its last job is done steers nothing any more.
+	if m.phase >= finishing || m.failure != nil || m.interrupted == api.Canceled {
 		return false
 	}
 	if why == api.Steered && m.phase == calling && m.current.aside == nil && m.choices[0].acts() {
