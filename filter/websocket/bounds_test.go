@@ -55,3 +55,18 @@ func TestJoined(t *testing.T) { //nolint:paralleltest // it counts allocations
 		t.Errorf("a list of many items takes %v allocations", n)
 	}
 }
+
+// The settings take what the event has beside its input, of memory that was taken before.
+func TestSettingsAreNoCopyOfTheInput(t *testing.T) {
+	t.Parallel()
+	for _, members := range []string{``, `,"model":"m"`, `,"tools":[1, 2],"stream_id":"l"`, `,"input":"` + strings.Repeat("x", 1000) + `"`} {
+		e, err := readEvent([]byte(`{"type":"response.create"` + members + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, err := e.settings()
+		if most := e.settingsBytes(); err != nil || cap(settings) != most || most > 100 {
+			t.Errorf("%s: %d bytes of %d, %v", members, cap(settings), most, err)
+		}
+	}
+}

@@ -93,10 +93,14 @@ func validLane(v gjson.Result) bool {
 	return true
 }
 
+// settingsBytes is the most that [clientEvent.settings] takes: what the event has beside its input.
+// The type of the event is longer than what takes its place.
+func (e *clientEvent) settingsBytes() int { return len(e.root.Raw) - len(e.root.Get("input").Raw) }
+
 // settings returns the body of a POST with which an event's response is made, without its input
 // and what it continues, and without an end: see turn.appendTo.
 func (e *clientEvent) settings() (body []byte, err *apierror.Error) {
-	body = append(make([]byte, 0, len(e.root.Raw)), `{"stream":true`...)
+	body = append(make([]byte, 0, e.settingsBytes()), `{"stream":true`...)
 	e.root.ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		// The transport's own, and what the server sets: Codex sends "stream": true all the same.

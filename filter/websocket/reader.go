@@ -154,22 +154,23 @@ func (c *connection) take(message []byte) {
 
 // create takes a response that is to be made. It keeps the event's memory if there is no error.
 func (c *connection) create(e *clientEvent, held int) (kept bool, err *apierror.Error) {
-	settings, err := e.settings()
-	if err != nil {
-		return false, err
-	}
 	// They are a copy of the event without its input. The input itself is not copied before the
 	// response is made: many may wait.
-	if err := c.memory.Take(cap(settings)); err != nil {
+	copied := e.settingsBytes()
+	if err := c.memory.Take(copied); err != nil {
 		return false, err
+	}
+	settings, err := e.settings()
+	if err == nil {
+		r := newResponse(c, e.lane, settings, e.turn(), held+copied)
+		r.steerable = e.steerable()
+		err = c.enqueue(r)
 	}
 
-	r := newResponse(c, e.lane, settings, e.turn(), held+cap(settings))
-	if err := c.enqueue(r); err != nil {
-		c.giveBack(cap(settings))
-		return false, err
+	if err != nil {
+		c.giveBack(copied)
 	}
-	return true, nil
+	return err == nil, err
 }
 
 // cancelResponse cancels a response: one that is named, or the one of a lane that is made, or is

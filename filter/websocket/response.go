@@ -54,6 +54,8 @@ type response struct {
 	turn     turn
 	// previous is the id of the response that it continues; "": none.
 	previous string
+	// steerable is whether a successor can be made by the same settings.
+	steerable bool
 	// held is the bytes of the memory budget, of the event and the settings.
 	held int
 	// brings is the input that waited and is a part of the turn. Until the response has begun it may

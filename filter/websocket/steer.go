@@ -57,7 +57,7 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 	case ending != "":
 		// A successor is a new response: by one after the other a connection would never end.
 		code, message = successorFailed, c.refusal(ending).Message
-	case !r.steerable():
+	case !r.steerable:
 		code, message = "steering_not_supported",
 			"A response of a conversation, or with automatic compaction, cannot be steered."
 	default:
@@ -114,11 +114,10 @@ func checkSteer(e *clientEvent) (code, message string) {
 	return code, message
 }
 
-// steerable reports whether a successor can be made of the response by its settings: one of a
-// conversation would find that locked, and one of a compacted history would continue another.
-func (r *response) steerable() bool {
-	settings := string(r.settings) + "}"
-	conversation, management := gjson.Get(settings, "conversation"), gjson.Get(settings, "context_management")
+// steerable reports whether a successor can be made of an event's response by its settings: one of
+// a conversation would find that locked, and one of a compacted history would continue another.
+func (e *clientEvent) steerable() bool {
+	conversation, management := e.root.Get("conversation"), e.root.Get("context_management")
 	return (!conversation.Exists() || conversation.Type == gjson.Null) &&
 		(!management.Exists() || jsontext.Empty(management))
 }
@@ -170,7 +169,7 @@ func (c *connection) successor(r *response) *response {
 	next := turn{input: joined(steers, ""), previous: string(jsontext.AppendString(nil, r.id))}
 	// It is made within the place of the response that it follows, whose memory stays taken.
 	successor := newResponse(c, r.lane, r.settings, next, 0)
-	successor.brings = steers
+	successor.brings, successor.steerable = steers, true
 	if !r.followedBy(successor) {
 		c.giveUp(r, steers, "The response was canceled.")
 		return nil
