@@ -54,11 +54,12 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 				}
 				enabled, deferred := !t.off, t.later
 				err := d.readToolConfig(v, &enabled, &deferred)
-				// A config without one of them leaves the tool to default_config, which may follow.
-				if v.Get("enabled").Exists() {
+				// A config without one of them, or with null, leaves the tool to default_config, which
+				// may follow.
+				if v.Get("enabled").IsBool() {
 					t.enabled[strings.Clone(name)] = enabled
 				}
-				if v.Get("defer_loading").Exists() {
+				if v.Get("defer_loading").IsBool() {
 					t.deferred[strings.Clone(name)] = deferred
 				}
 				return err

@@ -272,6 +272,7 @@ func TestMCPTools(t *testing.T) {
 		"a toolset without one": {`,"mcp_servers":[` + docs + `}],"tools":[{"type":"mcp_toolset","mcp_server_name":"docs","configs":{"delete":{"enabled":false}}}]`, "look_up"},
 		"a toolset with one":    {`,"tools":[{"type":"mcp_toolset","mcp_server_name":"docs","default_config":{"enabled":false},"configs":{"delete":{"enabled":true}}}],"mcp_servers":[` + docs + `}]`, "delete"},
 		"the order of members":  {`,"tools":[{"type":"mcp_toolset","mcp_server_name":"docs","configs":{"delete":{"enabled":true}},"default_config":{"enabled":false}}],"mcp_servers":[` + docs + `}]`, "delete"},
+		"a null":                {`,"tools":[{"type":"mcp_toolset","mcp_server_name":"docs","configs":{"delete":{"enabled":null}},"default_config":{"enabled":false}}],"mcp_servers":[` + docs + `}]`, ""},
 		"no call":               {`,"mcp_servers":[` + docs + `}],"tool_choice":{"type":"none"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
