@@ -11,7 +11,8 @@ import (
 // of the connection, and nobody else's, can continue them. [WithLocals] reads it and writes it,
 // by the contexts of [WithLocal]. It is safe for concurrent use.
 //
-// What a response of it continues may be in it too, or in the store. When there is no room, the
+// What a response of it continues may be in it too, or in the store. A stored response that
+// continues one of it is in both. When there is no room, the
 // response that was unused for longest and that no other one continues is forgotten. One that a
 // request could not continue is withdrawn.
 type Local struct {
@@ -147,6 +148,13 @@ func (l *Local) Withdraw(id string) {
 	_ = l.room(-freed)
 }
 
+// has reports whether the Local has a response.
+func (l *Local) has(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.responses[id] != nil
+}
+
 // chain returns a response and those before it that the Local has, the first one first; none if
 // it does not have the response.
 func (l *Local) chain(id string) []*Response {
@@ -228,14 +236,21 @@ type withLocals struct{ Store }
 
 // Put implements [Responses].
 func (s *withLocals) Put(ctx context.Context, tenant string, r *Response) error {
-	if ctx.Value(ofLocal{}) == nil {
-		return s.Store.Put(ctx, tenant, r)
-	}
-	l := localOf(ctx)
-	if l == nil {
+	l, local := localOf(ctx), ctx.Value(ofLocal{}) != nil
+	switch {
+	case local && l == nil:
 		return errors.New("a response for a connection was written without one")
+	case local:
+		return l.put(r)
 	}
-	return l.put(r)
+
+	err := s.Store.Put(ctx, tenant, r)
+	// What a stored response continues may be of the connection only, which then has to have both, or
+	// nobody could go on. Without room for it nobody can.
+	if err == nil && l != nil && l.has(r.Previous) {
+		_ = l.put(r)
+	}
+	return err
 }
 
 // Get implements [Responses].

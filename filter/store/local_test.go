@@ -57,11 +57,12 @@ func TestLocal(t *testing.T) {
 	put(Locally(ctx), "b", "a")
 	put(Locally(ctx), "c", "b")
 	put(Locally(ctx), "x", "")
+	put(ctx, "y", "x") // stored, and nobody else has what it continues
 
 	if !HasLocal(ctx) || HasLocal(t.Context()) {
 		t.Error("HasLocal is wrong")
 	}
-	for id, want := range map[string]string{"a": "a", "b": "a b", "c": "a b c", "x": "x"} {
+	for id, want := range map[string]string{"a": "a", "b": "a b", "c": "a b c", "x": "x", "y": "x y"} {
 		chain, err := s.Chain(ctx, "t", id)
 		if err != nil || idsOf(chain) != want {
 			t.Errorf("the chain of %s: %s, %v", id, idsOf(chain), err)
@@ -79,8 +80,10 @@ func TestLocal(t *testing.T) {
 	}
 
 	for _, other := range []context.Context{t.Context(), WithLocal(t.Context(), NewLocal(1<<20, room.take))} {
-		if _, err := s.Chain(other, "t", "b"); !errors.Is(err, ErrNotFound) {
-			t.Errorf("another connection: %v", err)
+		for _, id := range []string{"b", "y"} {
+			if _, err := s.Chain(other, "t", id); !errors.Is(err, ErrNotFound) {
+				t.Errorf("another connection: %v", err)
+			}
 		}
 	}
 	if err := s.Put(Locally(ctx), "t", localResponseOf("b", "a")); !errors.Is(err, ErrConflict) {
