@@ -130,7 +130,12 @@ type availability struct {
 	order int
 	// all are the tools of servers, as far as they were needed.
 	all map[*hosted.Server][]turn.ToolName
+	// compared is how many tools and servers the search for one name may go through.
+	compared int
 }
+
+// comparedInStep is how many names are compared in one step of the request's account.
+const comparedInStep = 8
 
 // madeChange is a change that the conversation has made.
 type madeChange struct {
@@ -178,6 +183,12 @@ func (d *decoder) newAvailability() *availability {
 	}
 	for name, t := range d.deferred {
 		a.functions[name] = &definedTool{Tool: t, strict: d.strict[name]}
+	}
+	for _, s := range d.served.servers {
+		a.compared += 1 + len(s.Tools)
+	}
+	for i := range d.toolsets {
+		a.compared += len(d.toolsets[i].Tools)
 	}
 	for i := range d.served.later {
 		t := &d.served.later[i]
@@ -232,9 +243,12 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 			a.functions[change.name] = change.defined
 			a.join(j, harmony.Namespace{Name: turn.FunctionsNamespace}, change.defined)
 		}
+		// A few bytes name all tools of a server, and a request can have thousands of changes.
+		if err := a.d.rc.Spend(change.path, 1+a.compared/comparedInStep); err != nil {
+			return "", err
+		}
 		changed, err := a.find(change)
 		if err == nil {
-			// A few bytes name all tools of a server, and a request can have thousands of changes.
 			err = a.d.rc.Spend(change.path, len(changed))
 		} else if change.made {
 			continue
