@@ -62,7 +62,7 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 			"A response of a conversation, or with automatic compaction, cannot be steered."
 	default:
 		s.id = c.s.o.NewID("steer_")
-		code, message = r.keep(s)
+		code, message = c.accept(r, s)
 	}
 	if code != "" {
 		// An id is for input that was accepted.
@@ -71,10 +71,19 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 		return false
 	}
 
-	// The client learns of it before the events of what it brings about.
-	c.steerEvent(r, "accepted", &s, "")
 	r.stop(steered)
 	return true
+}
+
+// accept lets input wait for the end of the response, and says so. No event of the response comes
+// in between: the client learns that the input waits before what it brings about.
+func (c *connection) accept(r *response, s steer) (code, message string) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if code, message = r.keep(s); code == "" {
+		_ = c.writeLocked(c.steerEvent(r, "accepted", &s, ""))
+	}
+	return code, message
 }
 
 // checkSteer returns what is wrong with an event; "": nothing.
@@ -160,8 +169,8 @@ func (c *connection) successor(r *response) *response {
 		c.mu.Unlock()
 
 		for i := range steers {
-			c.steerEvent(r, "pending", &steers[i],
-				`"reason":"waiting_for_required_input","required_input":[`+strings.Join(required, ",")+`]`)
+			c.write(c.steerEvent(r, "pending", &steers[i],
+				`"reason":"waiting_for_required_input","required_input":[`+strings.Join(required, ",")+`]`))
 		}
 		return nil
 	}
@@ -298,14 +307,14 @@ func requiredInput(event []byte) (stubs []string) {
 	return stubs
 }
 
-// steerEvent writes what has become of input; more are further members.
-func (c *connection) steerEvent(r *response, step string, s *steer, more string) {
+// steerEvent is what has become of input; more are further members.
+func (c *connection) steerEvent(r *response, step string, s *steer, more string) []byte {
 	w := c.beginSteer(r, step)
 	w = w.Key("steer").Open().Text("id", s.id).Text("previous_response_id", s.parent).Close()
 	if more != "" {
 		w = append(append(w, ','), more...)
 	}
-	c.write(w.Close())
+	return w.Close()
 }
 
 // steerFailed writes that input will not be used. It has the input, so that the client can send it

@@ -2,7 +2,9 @@ package websocket
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,4 +273,35 @@ func TestSteerOfAnOldConnection(t *testing.T) {
 	}
 	close(release)
 	c.ends()
+}
+
+// What was accepted is said before the events that it brings about, also when the response ends at
+// that moment.
+func TestSteerAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		var made atomic.Int32
+		s := start(t, nil, func(x *fakeExchange) {
+			if made.Add(1) > 1 {
+				x.created("resp_2")
+				x.complete("completed", "")
+				return
+			}
+
+			x.created("resp_1")
+			for !x.driver.(*response).steering() {
+				runtime.Gosched()
+			}
+			x.complete("completed", "")
+		})
+
+		c := s.dial(t)
+		c.send(`{"type":"response.create","model":"m","input":"one"}`)
+		c.until("response.created")
+		c.send(steerEvent)
+		if e := c.until("response."); e.Get("type").Str != "response.steer.accepted" {
+			t.Fatalf("the first event after the input is %s", e.Raw)
+		}
+		c.until("response.created")
+	}
 }
