@@ -20,6 +20,9 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 			return err
 		}
 		d.prefixed = m.prefix && m.role == "assistant"
+
+		// An update is no message. Before the assistant has said something it is the effort from the
+		// beginning on.
 		if m.update {
 			return d.readUpdate(m)
 		}

@@ -184,15 +184,17 @@ func (d *decoder) newAvailability() *availability {
 	for name, t := range d.deferred {
 		a.functions[name] = &definedTool{Tool: t, strict: d.strict[name]}
 	}
+	for i := range d.served.later {
+		t := &d.served.later[i]
+		a.later[t.key()], a.named[t.shown] = t, append(a.named[t.shown], t)
+	}
+
+	// What find may go through for one name: the list of a server is none of the request's bytes.
 	for _, s := range d.served.servers {
 		a.compared += 1 + len(s.Tools)
 	}
 	for i := range d.toolsets {
 		a.compared += len(d.toolsets[i].Tools)
-	}
-	for i := range d.served.later {
-		t := &d.served.later[i]
-		a.later[t.key()], a.named[t.shown] = t, append(a.named[t.shown], t)
 	}
 	return a
 }
