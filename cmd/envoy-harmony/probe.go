@@ -162,10 +162,20 @@ func connectionReason(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("no answer within %s", reasonTimeout)
 	// So does a server of TLS that finds none.
-	case errors.Is(err, io.EOF):
+	case closedEarly(err):
 		return "it closed the connection without an answer: is it https://?"
 	}
 	return err.Error()
+}
+
+// closedEarly reports whether a connection was closed before any of an answer came. What is
+// seen of it depends on how much of the request had been written by then.
+func closedEarly(err error) bool {
+	// An error of net/http that has no exported name: closed before the request.
+	const beforeRequest = "server closed idle connection"
+
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		strings.Contains(err.Error(), beforeRequest)
 }
 
 // statusOf sends a request without a body, and returns the status of the answer.

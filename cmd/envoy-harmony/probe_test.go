@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,6 +124,20 @@ func TestProbeReason(t *testing.T) {
 		got := p.reason(t.Context())
 		if !strings.HasPrefix(got, address+": "+want) || !strings.Contains(got, "; http://127.0.0.1:1: connection refused") {
 			t.Errorf("%s: reason %q, want %q", address, got, want)
+		}
+	}
+}
+
+func TestConnectionReasonOfClosed(t *testing.T) {
+	for name, err := range map[string]error{
+		"before the request": errors.New("http: server closed idle connection"),
+		"within the request": &net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)},
+		"after the request":  &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+		"without a reset":    io.EOF,
+	} {
+		got := connectionReason(&url.Error{Op: "Get", URL: "http://engine", Err: err})
+		if want := "it closed the connection without an answer: is it https://?"; got != want {
+			t.Errorf("%s: reason %q, want %q", name, got, want)
 		}
 	}
 }
