@@ -32,7 +32,7 @@ type Step struct {
 	Output string
 }
 
-var block = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+var block = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?\n)```$")
 
 // Read returns the blocks of commands of a page, by the headings of its sections.
 func Read(t testing.TB, path string) map[string][]Step {
