@@ -134,7 +134,8 @@ func (s *Shell) Do(commands string) string {
 	fail := func(err error) {
 		s.t.Helper()
 		stderr, _ := os.ReadFile(s.stderr)
-		s.t.Fatalf("a command has failed or hangs (%v):\n%s\nIt printed:\n%s\n%s", err, commands, printed.String(), stderr)
+		s.t.Fatalf("a command has failed or hangs (%v):\n%s\nIt printed:\n%s\n%s",
+			err, commands, printed.String(), stderr)
 	}
 
 	if _, err := fmt.Fprintf(s.in, "%s\necho\necho '%s'\n", strings.TrimSpace(commands), end); err != nil {
@@ -185,33 +186,38 @@ func (step Step) Prints(text string) bool {
 	return regexp.MustCompile("^" + pattern + "$").MatchString(oneSpace(text))
 }
 
+// Requests that the page does not show.
+const (
+	noKeyStatus = `curl -sS --cacert tls.crt "$URL/v1/models" -H 'x-tenant: acme' -o answer.json -w '%{http_code}'`
+	// The SDKs for Anthropic's API have their key in another header.
+	refusedMessage = `curl -sS --cacert tls.crt "$URL/v1/messages" -H "x-api-key: $TRIAL" -H 'x-tenant: acme' \
+		-H 'content-type: application/json' \
+		-d '{"model":"gpt-oss-120b","max_tokens":200,"messages":[{"role":"user","content":"Hi"}]}' |
+		jq -r .error.type`
+	noLimit = `curl -sS --cacert tls.crt "$URL/v1/chat/completions" -H "authorization: Bearer $ACME" \
+		-H 'content-type: application/json' \
+		-d '{"model":"gpt-oss-120b","messages":[{"role":"user","content":"SAY no limit"}]}' |
+		jq -r '.choices[0].message.content'`
+)
+
 // CheckTenants runs what all recipes of docs/gateways/recipes.md have in common, and what
 // the page does not show. noKey is the status of a request without any key.
 func (s *Shell) CheckTenants(sections map[string][]Step, noKey string) {
 	s.t.Helper()
 	s.Run(sections["Ask"]...)
-	s.Run(
-		Step{`curl -sS --cacert tls.crt "$URL/v1/models" -H 'x-tenant: acme' -o answer.json -w '%{http_code}'`, noKey},
-		// The SDKs for Anthropic's API have their key in another header.
-		Step{`curl -sS --cacert tls.crt "$URL/v1/messages" -H "x-api-key: $TRIAL" -H 'x-tenant: acme' \
-			-H 'content-type: application/json' \
-			-d '{"model":"gpt-oss-120b","max_tokens":200,"messages":[{"role":"user","content":"Hi"}]}' | jq -r .error.type`, "rate_limit_error"},
-	)
+	s.Run(Step{noKeyStatus, noKey}, Step{refusedMessage, "rate_limit_error"})
 
-	// The line of the log may follow the reply. The page does not know the request above.
+	// The page does not know the refused message, which is in the bill too.
 	bill := sections["The bill"][0]
 	bill.Output = strings.Replace(bill.Output, "trial 7", "trial 8", 1)
+	// The line of the log may follow the reply.
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		if bill.Prints(s.Do(bill.Commands)) {
 			break
 		}
 	}
+	s.Run(bill)
 
-	s.Run(
-		bill,
-		// 20 million tokens are enough for a request that names no limit.
-		Step{`curl -sS --cacert tls.crt "$URL/v1/chat/completions" -H "authorization: Bearer $ACME" \
-			-H 'content-type: application/json' \
-			-d '{"model":"gpt-oss-120b","messages":[{"role":"user","content":"SAY no limit"}]}' | jq -r '.choices[0].message.content'`, "no limit"},
-	)
+	// 20 million tokens are enough for a request that names no limit.
+	s.Run(Step{noLimit, "no limit"})
 }
