@@ -202,11 +202,11 @@ test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need
 test-charts: $(ENVOY) $(CHART_TOOLS) $(EGCTL) ## test the Helm chart: renders, their validation, alerts and dashboard with a real Prometheus, gateways with a real Envoy
 	@e2e/charts/run.sh
 	go vet -tags charts ./e2e/gateways
-	go test -tags charts -count 1 -timeout 5m -run '^(TestEnvoyGateway|TestIstio)(Sockets)?$$' ./e2e/gateways
+	go test -tags charts -count 1 -timeout 5m -run '^(TestEnvoyGateway|TestIstio)(Sockets)?$$|^TestRecipeIstio$$' ./e2e/gateways
 
 .PHONY: istio-config
 istio-config: $(ENVOY) $(BIN)/helm $(BIN)/istiod-config ## record what istiod makes of the chart's objects for Istio
-	UPDATE_ISTIO=1 go test -tags charts -count 1 -run '^TestIstio(Sockets)?$$' ./e2e/gateways
+	UPDATE_ISTIO=1 go test -tags charts -count 1 -run '^TestIstio(Sockets)?$$|^TestRecipeIstio$$' ./e2e/gateways
 
 $(BIN)/istiod-config: tools/istio/main.go tools/istio/go.mod tools/istio/go.sum
 	@echo "Building istiod's code, which takes some minutes and 2 GB of memory the first time:"

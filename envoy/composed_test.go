@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/api_key_auth/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	"github.com/google/go-cmp/cmp"
 
@@ -68,6 +69,79 @@ var composed = map[string]composedExample{
               rules:
               - match: {prefix: /}
                 requires: {provider_name: clients}
+          # Gives a body to GETs of what is stored`},
+		},
+	},
+	"api-keys.yaml": {
+		options: envoy.Options{
+			Listen: "0.0.0.0:10443", Admin: "127.0.0.1:9901",
+			ExtProc: "unix:///run/envoy-harmony/filter.sock", Loopback: "unix:///run/envoy-harmony/loopback.sock",
+			PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session",
+			Engines: []envoy.Engine{{Name: "vllm", URLs: []string{"http://127.0.0.1:8000"}}},
+		},
+		head: `# Clients connect by HTTPS and have API keys. The owner of the key is the tenant, whose
+# tokens the filter bounds. docs/gateways/recipes.md uses it, with the filter's
+# configuration docs/gateways/recipes/filter.yaml.
+#
+# This file has the keys: only Envoy's user may read it. The rest is what "envoy-harmony
+# envoy-config" prints.
+`,
+		edits: []edit{
+			{`port_value: 10443}}
+    filter_chains:
+    - filters:
+`, `port_value: 10443}}
+    filter_chains:
+    - transport_socket:
+        name: envoy.transport_sockets.tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+          common_tls_context:
+            alpn_protocols: [h2, http/1.1]
+            # Envoy reads these files once. examples/tls has files that are renewed.
+            tls_certificates:
+            - certificate_chain: {filename: /etc/envoy/tls/listener/tls.crt}
+              private_key: {filename: /etc/envoy/tls/listener/tls.key}
+      filters:
+`},
+			{`              mutations:
+`, `              mutations:
+              # Only the key says who the tenant is.
+              - remove: x-tenant
+`},
+			{`              - remove: "x-harmony-session"
+`, `              - remove: "x-harmony-session"
+          access_log:
+          - name: envoy.access_loggers.stderr
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StderrAccessLog
+              log_format:
+                json_format:
+                  time: "%START_TIME%"
+                  path: "%PATH(NQ)%"
+                  status: "%RESPONSE_CODE%"
+                  details: "%RESPONSE_CODE_DETAILS%"
+                  request_id: "%REQ(X-REQUEST-ID)%"
+                  tenant: "%REQ(X-TENANT)%"
+                  # What the filter reports.
+                  model: "%DYNAMIC_METADATA(envoy_harmony:model)%"
+                  input_tokens: "%DYNAMIC_METADATA(envoy_harmony:input_tokens)%"
+                  output_tokens: "%DYNAMIC_METADATA(envoy_harmony:output_tokens)%"
+                  cost: "%DYNAMIC_METADATA(envoy_harmony:cost)%"
+`},
+			{`          http_filters:
+          # Gives a body to GETs of what is stored`, `          http_filters:
+          # Before the filter: a request without a valid key is a 401.
+          - name: envoy.filters.http.api_key_auth
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuth
+              credentials:
+              - {client: acme, key: ACME_KEY}
+              - {client: trial, key: TRIAL_KEY}
+              # With or without "Bearer ". SDKs for Anthropic's API send x-api-key.
+              key_sources: [{header: authorization}, {header: x-api-key}]
+              # The key ends here: filter, engines and tools do not get it.
+              forwarding: {header: x-tenant, hide_credentials: true}
           # Gives a body to GETs of what is stored`},
 		},
 	},

@@ -54,7 +54,13 @@ func await(t *testing.T, what string, check func() error) {
 // apply makes objects.
 func apply(t *testing.T, objects string) {
 	t.Helper()
-	cmd := exec.Command("kubectl", "apply", "-f", "-")
+	applyIn(t, "default", objects)
+}
+
+// applyIn makes objects in a namespace.
+func applyIn(t *testing.T, namespace, objects string) {
+	t.Helper()
+	cmd := exec.Command("kubectl", "apply", "--namespace", namespace, "-f", "-")
 	cmd.Stdin = strings.NewReader(objects)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)

@@ -18,6 +18,7 @@ unshare --net --mount --pid --fork true 2>/dev/null || cannot "this machine does
 declare -A packages=(
 	[etcd]=etcd-server [containerd]=containerd [runc]=runc [buildah]=buildah [iptables]=iptables
 	[conntrack]=conntrack [ip]=iproute2 [openssl]=openssl [/usr/lib/cni/ptp]=containernetworking-plugins
+	[curl]=curl [jq]=jq
 )
 missing=()
 for program in "${!packages[@]}"; do

@@ -376,18 +376,27 @@ func istio(t *testing.T, services []service, values string) (clients, loopback s
 		file = "testdata/istio-websocket.json"
 	}
 
-	var recorded struct {
-		Objects  string        `json:"objects"` // SHA-256
-		Clients  configuration `json:"clients"`
-		Loopback configuration `json:"loopback"`
-	}
+	served := servedByIstio(t, file, rendered, func(gateway string) configuration {
+		return istiod(t, services, 80, rendered, gateway)
+	})
+	return served.Clients.bootstrap(t, services), served.Loopback.bootstrap(t, services)
+}
 
-	sum := sha256.Sum256([]byte(rendered))
+// istioRecord is what istiod makes of objects for both Gateways.
+type istioRecord struct {
+	Objects  string        `json:"objects"` // SHA-256
+	Clients  configuration `json:"clients"`
+	Loopback configuration `json:"loopback"`
+}
+
+// servedByIstio reads what istiod makes of objects from a file. make runs istiod's code for
+// a Gateway: make istio-config writes the file by it.
+func servedByIstio(t *testing.T, file, objects string, serve func(gateway string) configuration) (recorded istioRecord) {
+	t.Helper()
+	sum := sha256.Sum256([]byte(objects))
 	digest := hex.EncodeToString(sum[:])
 	if os.Getenv("UPDATE_ISTIO") != "" {
-		recorded.Objects = digest
-		recorded.Clients = istiod(t, services, rendered, "envoy-harmony")
-		recorded.Loopback = istiod(t, services, rendered, "envoy-harmony-loopback")
+		recorded = istioRecord{digest, serve("envoy-harmony"), serve("envoy-harmony-loopback")}
 		text, err := json.MarshalIndent(recorded, "", " ")
 		if err != nil {
 			t.Fatal(err)
@@ -404,21 +413,20 @@ func istio(t *testing.T, services []service, values string) (clients, loopback s
 	if err := json.Unmarshal(text, &recorded); err != nil {
 		t.Fatal(err)
 	}
-
 	if recorded.Objects != digest {
 		t.Fatalf("%s is of other objects than the chart renders now: run make istio-config", file)
 	}
-	return recorded.Clients.bootstrap(t, services), recorded.Loopback.bootstrap(t, services)
+	return recorded
 }
 
-// istiod runs istiod's code for the Envoy of a Gateway.
-func istiod(t *testing.T, services []service, rendered, name string) (c configuration) {
+// istiod runs istiod's code for the Envoy of a Gateway. port is that of the clients' one.
+func istiod(t *testing.T, services []service, port int, rendered, name string) (c configuration) {
 	t.Helper()
 	const class, namespace = "istio", "envoy-harmony"
 	input := gatewayClass(class, "istio.io/gateway-controller")
 
 	// istiod makes a Service for each Gateway.
-	all := append(slices.Clone(services), service{"envoy-harmony-" + class, 80, "10.96.20", []string{""}}, service{"envoy-harmony-loopback-" + class, 10001, "10.96.21", []string{""}})
+	all := append(slices.Clone(services), service{"envoy-harmony-" + class, port, "10.96.20", []string{""}}, service{"envoy-harmony-loopback-" + class, 10001, "10.96.21", []string{""}})
 	address := ""
 	for _, s := range all {
 		port := stack.Object{"name": "http", "port": s.port, "targetPort": s.port}
