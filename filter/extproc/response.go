@@ -211,6 +211,11 @@ func (x *exchange) SendError(err *apierror.Error) {
 	}
 	if err.Limit != nil {
 		headers = append(headers, x.request.endpoint.Limits(err.Limit, x.now)...)
+		if !err.Limit.Never {
+			// The other case is in what the endpoint writes. Said in both, so that no client has to
+			// know what a 429 without the header means.
+			headers = append(headers, engine.Header{Name: "x-should-retry", Value: "true"})
+		}
 	}
 	if len(err.Allow) > 0 {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
