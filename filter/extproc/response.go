@@ -30,7 +30,7 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 			x.SendError(x.elsewhere)
 			return
 		}
-		x.to.add(responseHeadersReply(nil))
+		x.to.add(responseHeadersReply(x.passedMark()))
 		return
 	case phaseEnded:
 		return
@@ -221,7 +221,7 @@ func (x *exchange) SendError(err *apierror.Error) {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
 	}
 
-	status, object := x.request.endpoint.Error(err, x.request.id)
+	status, object := x.request.endpoint.Error(x.withKnownModels(err), x.request.id)
 	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()
 	x.metadata.end(m, &x.runner.Record, &o)
 	x.to.add(m)
