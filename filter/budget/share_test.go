@@ -107,7 +107,9 @@ func TestRefusalsSayWhatIsReserved(t *testing.T) {
 		text    string
 	}{
 		"no limit": {
-			[]Budget{limited(3_000)}, Call{Prompt: 1_000}, ordinary(500), "minute", false, 55 * time.Second,
+			[]Budget{limited(3_000)},
+			Call{Prompt: 1_000},
+			ordinary(500), "minute", false, 55 * time.Second,
 			"Limit 3000, Used 1000, Requested 2548. Please try again in 55s. It names no limit of its output: with its " +
 				"prompt of 500 tokens at least 2048 of output are reserved.",
 		},
@@ -115,23 +117,32 @@ func TestRefusalsSayWhatIsReserved(t *testing.T) {
 			[]Budget{limited(3_000)}, Call{}, ordinary(1_000), "minute", true, 0, "Limit 3000, Requested 3048. It names no limit",
 		},
 		"a limit": {
-			[]Budget{limited(3_000)}, Call{Prompt: 1_000}, Call{Prompt: 500, Output: 2_000}, "minute", false, 55 * time.Second,
+			[]Budget{limited(3_000)},
+			Call{Prompt: 1_000},
+			Call{Prompt: 500, Output: 2_000},
+			"minute", false, 55 * time.Second,
 			"Its prompt of 500 tokens and the limit of its output, 2000, are reserved.",
 		},
 		"steps": {
-			[]Budget{steps}, Call{Prompt: 2_000}, ordinary(500), "minute", false, 55 * time.Second,
+			[]Budget{steps},
+			Call{Prompt: 2_000},
+			ordinary(500), "minute", false, 55 * time.Second,
 			"Its prompt of 500 tokens is reserved, and at first 1000 of its output.",
 		},
 		"weights": {
 			[]Budget{weighted}, Call{}, ordinary(10), "minute", true, 0, "Requested 4106. It names no limit",
 		},
 		"the day is over too": {
-			[]Budget{limited(20_000), day}, Call{Prompt: 19_000}, ordinary(500), "day", false, 20*time.Hour + 55*time.Minute + 55*time.Second,
+			[]Budget{limited(20_000), day},
+			Call{Prompt: 19_000},
+			ordinary(500), "day", false, 20*time.Hour + 55*time.Minute + 55*time.Second,
 			"Please try again in 75355s.",
 		},
 		"never, behind one that waits": {
 			[]Budget{limited(20_000), {Name: "small", Applies: everybody, Tokens: 100, Window: time.Hour, Weights: even}},
-			Call{}, Call{Prompt: 19_000, Output: 900}, "small", true, 0, "Request too large for the token budget \"small\"",
+			Call{},
+			Call{Prompt: 19_000, Output: 900},
+			"small", true, 0, "Request too large for the token budget \"small\"",
 		},
 	} {
 		at := newClock()

@@ -39,11 +39,11 @@ func (c *Config) warnOfBudget(b *TokenBudget) string {
 	output := min(cmp.Or(b.ReserveTokens, budget.LeastOutput), context)
 	switch fits := has(output, b.Weights.Output, b.Weights.Reasoning); {
 	case !fits && b.ReserveTokens > 0:
-		return fmt.Sprintf("a request that names no limit of its output is always refused: reserve_tokens, %d, takes all "+
-			"of the %d tokens. Lower it, or raise tokens", b.ReserveTokens, b.Tokens)
+		return fmt.Sprintf("a request that names no limit of its output is always refused: reserve_tokens, %d, takes "+
+			"all of the %d tokens. Lower it, or raise tokens", b.ReserveTokens, b.Tokens)
 	case !fits:
-		return fmt.Sprintf("a request that names no limit of its output is always refused: at least %d tokens of output "+
-			"are reserved for it, of %d. Raise tokens", output, b.Tokens)
+		return fmt.Sprintf("a request that names no limit of its output is always refused: at least %d tokens of "+
+			"output are reserved for it, of %d. Raise tokens", output, b.Tokens)
 	case !has(context, b.Weights.Input, b.Weights.Cached):
 		return fmt.Sprintf("%d tokens are less than the context of its models, %d: a prompt that is longer than the "+
 			"budget is always refused. Raise tokens, or set context_length to what the engine has", b.Tokens, context)

@@ -54,9 +54,11 @@ func (o *otherModels) warn(log *logrus.Logger, cfg *config.Config, name string) 
 		return
 	}
 
-	log.WithField("model", name).Warnf("A request names the model %q, which harmony_models does not have: it was passed "+
-		"on without Harmony. If an engine serves gpt-oss under this name, %s. If nothing else is served here, set "+
-		"unknown_models: reject", name, addModel(cfg, name))
+	log.WithField("model", name).Warnf(
+		"A request names the model %q, which harmony_models does not have: it was passed on without Harmony. "+
+			"If an engine serves gpt-oss under this name, %s. If nothing else is served here, set unknown_models: "+
+			"reject",
+		name, addModel(cfg, name))
 }
 
 // addModel says how a name becomes one of harmony_models.

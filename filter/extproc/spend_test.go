@@ -49,7 +49,7 @@ func TestRefusalSaysWhetherToComeAgain(t *testing.T) {
 		script(t, budgeted(config.TokenBudget{Tokens: c.tokens}), func(s *scripted) {
 			s.post()
 			s.body(ask(`,"max_tokens":1500`), true) // which is not answered yet
-			defer s.fakeEnvoy.leave()
+			defer s.leave()
 			s.begin()
 			s.post()
 			s.body(ask(""), true)
