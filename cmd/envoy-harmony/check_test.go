@@ -128,3 +128,11 @@ aliases: &none
 		}
 	}
 }
+
+// Budgets that refuse ordinary requests are warned of.
+func TestCheckWarnsOfBudgets(t *testing.T) {
+	exit, _, stderr := check(t, "engines: [{kind: vllm}]\ntoken_budgets: [{name: minute, tokens: 1000, window: 1m}]", nil)
+	if exit != 0 || !strings.Contains(stderr, "token_budgets[0] (minute)") || !strings.Contains(stderr, "warning") {
+		t.Errorf("exit status %d\n%s", exit, stderr)
+	}
+}

@@ -148,6 +148,7 @@ func (s *service) reload(from *settings, file fileText) {
 		s.log.SetLevel(level)
 	}
 	s.reloads.succeeded(next)
+	warnOf(next, s.log)
 
 	log = log.WithField("changed", before.Changed(next))
 	const done = "the configuration was reloaded: requests that begin now use it"

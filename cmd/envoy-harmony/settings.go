@@ -101,8 +101,8 @@ func (s *settings) load() (*config.Config, *logrus.Logger, error) {
 	return c, log, err
 }
 
-// newLog returns the logger of a configuration that has been read, with a first
-// warning about what has no effect.
+// newLog returns the logger of a configuration that has been read, with first warnings about
+// what has no effect, or another one than was meant.
 func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 	log, err := newLog(s.program, c)
 	if err != nil {
@@ -112,7 +112,15 @@ func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 		log.Warnf("the environment variable %s has no effect, because there is no such key: docs/configuration.md "+
 			"lists the keys", name)
 	}
+	warnOf(c, log)
 	return log, nil
+}
+
+// warnOf logs the warnings of a configuration.
+func warnOf(c *config.Config, log *logrus.Logger) {
+	for _, text := range c.Warnings() {
+		log.Warn(text)
+	}
 }
 
 // read builds the configuration from the file, the environment and the flags. The

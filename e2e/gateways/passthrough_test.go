@@ -101,6 +101,15 @@ func TestPassThrough(t *testing.T) {
 				t.Errorf("came back as %d %v", resp.StatusCode, resp.Header)
 			}
 
+			// The reply says so where the model is why. Of other paths the filter sees no reply.
+			want := ""
+			if strings.HasPrefix(tt.name, "other model") || strings.HasPrefix(tt.path, "/v1/responses") && bytes.Contains(tt.body, []byte("model")) {
+				want = "model"
+			}
+			if passed := resp.Header.Get("X-Harmony-Passed"); passed != want && tt.path != "/v1/completions" {
+				t.Errorf("x-harmony-passed: %q, want %q", passed, want)
+			}
+
 			if resp.ContentLength != int64(len(reply)) {
 				t.Errorf("came back with content-length %d, sent %d bytes", resp.ContentLength, len(reply))
 			}
@@ -108,6 +117,25 @@ func TestPassThrough(t *testing.T) {
 				t.Errorf("%d other bytes came back, sent %d", len(back), len(reply))
 			}
 		})
+	}
+}
+
+// Where nobody serves other models, a request for one does not reach the upstream: the client
+// gets the names of the models that there are.
+func TestOtherModelsAreRejected(t *testing.T) {
+	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.UnknownModels = config.UnknownReject }})
+	d.Upstream.Handle(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s has reached the upstream", r.URL) })
+	for path, form := range map[string]string{"/v1/chat/completions": `"code":"model_not_found"`, "/v1/messages": `"type":"not_found_error"`} {
+		for _, body := range [][]byte{otherModelChat(100), otherModelChat(large), []byte(`{"model":""}`)} {
+			resp := d.Do(t, http.MethodPost, path, "application/json", bytes.NewReader(body))
+			text, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != http.StatusNotFound || !strings.Contains(string(text), form) || !strings.Contains(string(text), "There is no model") {
+				t.Errorf("%s with %d bytes: %d %.300s", path, len(body), resp.StatusCode, text)
+			}
+		}
 	}
 }
 

@@ -80,16 +80,23 @@ func (e *entry) first(call Call) int {
 	return min(call.Output, e.budget.Reserve)
 }
 
-// Reserve reserves what a model call can use, beyond what the reply has used before. A
-// call for which enough is reserved needs no access to the store. The error is for the
-// client: a 429, or a 503 if the store fails.
-func (a *Account) Reserve(ctx context.Context, used Usage, call Call) *apierror.Error {
+// Reserve reserves what a model call can use, beyond what the reply has used before, and
+// returns how many output tokens it may have: call.Output, or fewer if the call has no limit
+// of its own (share.go). The error is for the client: a 429, or a 503 if the store fails.
+func (a *Account) Reserve(ctx context.Context, used Usage, call Call) (output int, _ *apierror.Error) {
 	a.access.Lock()
 	defer a.access.Unlock()
-	return a.take(ctx, func() { a.begin(used, call) })
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+
+	if call.Least > 0 && a.bounds() {
+		return a.takeShare(ctx, used, call)
+	}
+	return call.Output, a.take(ctx, func() { a.begin(used, call) })
 }
 
-// Reserved reports whether enough is reserved for a model call, which begins then.
+// Reserved reports whether enough is reserved for a model call with the whole of its output,
+// which begins then.
 func (a *Account) Reserved(used Usage, call Call) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,6 +148,8 @@ func (a *Account) Ends() bool {
 func (a *Account) Grow(ctx context.Context) *apierror.Error {
 	a.access.Lock()
 	defer a.access.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 
 	before := make([]int, len(a.entries))
 	err := a.take(ctx, func() {
@@ -167,15 +176,12 @@ func (a *Account) Grow(ctx context.Context) *apierror.Error {
 }
 
 // take takes what the entries need and do not have, after change has changed what they
-// need. The access is the caller's.
+// need. The access, and the time for it, are the caller's.
 func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 	charges := a.missing(change)
 	if charges == nil {
 		return nil
 	}
-
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
 
 	// Only access is held here: methods without a context must not wait for the store.
 	charged, err := a.store.Charge(ctx, charges)

@@ -10,12 +10,13 @@
 //
 // A [Set] has the budgets of a configuration. Its [Account] is what one reply takes of
 // those that apply to it. Before a model call the account reserves what the call can
-// use at most: its prompt, which is counted exactly, and the limit of its output. When
-// the reply has ended, what it has not used is returned.
+// use at most: its prompt, which is counted exactly, and the limit of its output. A call
+// that has no limit gets one: a share of what is left, which is its reservation (share.go).
+// When the reply has ended, what it has not used is returned.
 //
 //	account := set.Account(budget.Subject{Tenant: "a", Model: "gpt-oss-20b"})
-//	err := account.Reserve(ctx, budget.Usage{}, budget.Call{Prompt: 1200, Output: 800})
-//	// the model call
+//	output, err := account.Reserve(ctx, budget.Usage{}, budget.Call{Prompt: 1200, Output: 800})
+//	// the model call, of at most output tokens
 //	err = account.Settle(ctx, budget.Usage{Input: 1200, Cached: 1024, Output: 312, Reasoning: 200})
 //
 // A reservation is one atomic access to the store, so that no number of replies at the
@@ -44,7 +45,11 @@ type Usage struct {
 // Call is the most that a model call can use, in tokens.
 type Call struct {
 	Prompt int
-	Output int // of all choices together
+	// Output is that of all choices together.
+	Output int
+	// Least says that the request names no limit of its output, and how many tokens of Output
+	// are of use all the same. 0: it names one, and gets all of Output or nothing.
+	Least int
 }
 
 // Weights are what a token of each kind counts, in percent.
@@ -85,7 +90,7 @@ type Budget struct {
 	Window  time.Duration
 	Weights Weights
 	// Reserve is the most output tokens that are reserved at once. 0: the limit of
-	// the call.
+	// the call, which is a share of what is left if the request names none.
 	Reserve int
 	// End says that output ends when the budget has no more tokens. It needs Reserve.
 	End bool

@@ -105,7 +105,7 @@ func TestRefusals(t *testing.T) {
 	day := limited(10_000)
 	day.Name, day.Window = "day", 24*time.Hour
 	set := New(store.NewMemory(store.Options{Now: at.now}), []Budget{limited(1000), day})
-	if err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, Call{700, 200}); err != nil {
+	if _, err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, Call{Prompt: 700, Output: 200}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -116,12 +116,12 @@ func TestRefusals(t *testing.T) {
 		never     bool
 		text      string
 	}{
-		{Call{60, 41}, http.StatusTooManyRequests, "minute", 100, false, "Limit 1000, Used 900, Requested 101. Please try again in 55s"},
-		{Call{900, 101}, http.StatusTooManyRequests, "minute", 100, true, "Limit 1000, Requested 1001."},
-		{Call{60, 40}, 0, "minute", 0, false, ""},
+		{Call{Prompt: 60, Output: 41}, http.StatusTooManyRequests, "minute", 100, false, "Limit 1000, Used 900, Requested 101. Please try again in 55s"},
+		{Call{Prompt: 900, Output: 101}, http.StatusTooManyRequests, "minute", 100, true, "Limit 1000, Requested 1001."},
+		{Call{Prompt: 60, Output: 40}, 0, "minute", 0, false, ""},
 	} {
 		a := set.Account(Subject{})
-		err := a.Reserve(t.Context(), Usage{}, c.call)
+		_, err := a.Reserve(t.Context(), Usage{}, c.call)
 		if (err == nil) != (c.code == 0) {
 			t.Fatalf("%+v: %v", c.call, err)
 		}
@@ -136,7 +136,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	at.move(time.Minute)
-	if err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, Call{500, 500}); err != nil {
+	if _, err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, Call{Prompt: 500, Output: 500}); err != nil {
 		t.Errorf("the next minute: %v", err)
 	}
 }
@@ -153,16 +153,16 @@ func TestSeveralCalls(t *testing.T) {
 		call  Call
 		units int64
 	}{
-		{Usage{}, Call{100, 200}, 30_000},
-		{Usage{Input: 100, Output: 50}, Call{150, 200}, 50_000},
-		{Usage{Input: 250, Output: 60}, Call{100, 10}, 50_000}, // as much is reserved already
-		{Usage{Input: 350, Output: 70}, Call{400, 180}, 100_000},
+		{Usage{}, Call{Prompt: 100, Output: 200}, 30_000},
+		{Usage{Input: 100, Output: 50}, Call{Prompt: 150, Output: 200}, 50_000},
+		{Usage{Input: 250, Output: 60}, Call{Prompt: 100, Output: 10}, 50_000}, // as much is reserved already
+		{Usage{Input: 350, Output: 70}, Call{Prompt: 400, Output: 180}, 100_000},
 	} {
-		if err := a.Reserve(t.Context(), step.used, step.call); err != nil || used(t, s, &b, Subject{}) != step.units || !a.Reserved(step.used, step.call) {
+		if _, err := a.Reserve(t.Context(), step.used, step.call); err != nil || used(t, s, &b, Subject{}) != step.units || !a.Reserved(step.used, step.call) {
 			t.Errorf("%+v: %v, %d units", step, err, used(t, s, &b, Subject{}))
 		}
 	}
-	if err := a.Reserve(t.Context(), Usage{Input: 750, Output: 80}, Call{100, 100}); err == nil || used(t, s, &b, Subject{}) != 100_000 {
+	if _, err := a.Reserve(t.Context(), Usage{Input: 750, Output: 80}, Call{Prompt: 100, Output: 100}); err == nil || used(t, s, &b, Subject{}) != 100_000 {
 		t.Errorf("more than there is: %v", err)
 	}
 	for range 2 {
@@ -170,7 +170,7 @@ func TestSeveralCalls(t *testing.T) {
 			t.Errorf("%v, %d units", err, used(t, s, &b, Subject{}))
 		}
 	}
-	if err := a.Reserve(t.Context(), Usage{}, Call{100, 10_000}); err != nil || used(t, s, &b, Subject{}) != 83_000 {
+	if _, err := a.Reserve(t.Context(), Usage{}, Call{Prompt: 100, Output: 10_000}); err != nil || used(t, s, &b, Subject{}) != 83_000 {
 		t.Errorf("a settled account takes: %v", err)
 	}
 }
@@ -182,11 +182,11 @@ func TestSettledInAnotherWindow(t *testing.T) {
 	s := store.NewMemory(store.Options{Now: at.now})
 	b := limited(1000)
 	a := New(s, []Budget{b}).Account(Subject{})
-	if err := a.Reserve(t.Context(), Usage{}, Call{100, 300}); err != nil {
+	if _, err := a.Reserve(t.Context(), Usage{}, Call{Prompt: 100, Output: 300}); err != nil {
 		t.Fatal(err)
 	}
 	at.move(time.Minute)
-	if err := a.Reserve(t.Context(), Usage{Input: 100, Output: 300}, Call{400, 100}); err != nil || used(t, s, &b, Subject{}) != 50_000 {
+	if _, err := a.Reserve(t.Context(), Usage{Input: 100, Output: 300}, Call{Prompt: 400, Output: 100}); err != nil || used(t, s, &b, Subject{}) != 50_000 {
 		t.Errorf("%v, %d units in the next window", err, used(t, s, &b, Subject{}))
 	}
 	if err := a.Settle(t.Context(), Usage{Input: 100, Output: 100}); err != nil || used(t, s, &b, Subject{}) != 0 {
@@ -202,7 +202,7 @@ func TestGrow(t *testing.T) {
 	b.End, b.Reserve = true, 100
 	set := New(s, []Budget{b})
 	a := set.Account(Subject{})
-	if err := a.Reserve(t.Context(), Usage{}, Call{550, 10_000}); err != nil || a.Low() != 50 || !a.Ends() {
+	if _, err := a.Reserve(t.Context(), Usage{}, Call{Prompt: 550, Output: 10_000}); err != nil || a.Low() != 50 || !a.Ends() {
 		t.Fatalf("%v, low at %d", err, a.Low())
 	}
 	for _, low := range []int{150, 250, 350} {
@@ -214,7 +214,7 @@ func TestGrow(t *testing.T) {
 		t.Errorf("%v, low at %d, %d units", err, a.Low(), used(t, s, &b, Subject{}))
 	}
 	short := set.Account(Subject{})
-	if err := short.Reserve(t.Context(), Usage{}, Call{0, 40}); err != nil || short.Low() < 1<<40 {
+	if _, err := short.Reserve(t.Context(), Usage{}, Call{Prompt: 0, Output: 40}); err != nil || short.Low() < 1<<40 {
 		t.Errorf("%v: a call that is reserved as a whole is low at %d", err, short.Low())
 	}
 }
@@ -233,13 +233,13 @@ func TestStoreFails(t *testing.T) {
 	open, closed := limited(1000), limited(1000)
 	open.Open, open.Name = true, "open"
 	a := New(brokenStore{}, []Budget{open}).Account(Subject{})
-	if err := a.Reserve(t.Context(), Usage{}, Call{1, 1}); err != nil {
+	if _, err := a.Reserve(t.Context(), Usage{}, Call{Prompt: 1, Output: 1}); err != nil {
 		t.Errorf("open: %v", err)
 	}
 	if _, ok := a.Left(); ok {
 		t.Error("what is left is known without a store")
 	}
-	err := New(brokenStore{}, []Budget{open, closed}).Account(Subject{}).Reserve(t.Context(), Usage{}, Call{1, 1})
+	_, err := New(brokenStore{}, []Budget{open, closed}).Account(Subject{}).Reserve(t.Context(), Usage{}, Call{Prompt: 1, Output: 1})
 	if err == nil || err.Status != http.StatusServiceUnavailable || !errors.Is(err, errBroken) || err.Limit != nil {
 		t.Errorf("closed: %v", err)
 	}
@@ -265,11 +265,18 @@ func TestNeverOver(t *testing.T) {
 				subject := Subject{Tenant: strconv.Itoa(i % 3)}
 				a, u := set.Account(subject), Usage{}
 				for range 1 + random.IntN(4) {
-					call := Call{random.IntN(1000), random.IntN(2000)}
-					if a.Reserve(t.Context(), u, call) != nil {
+					call := Call{Prompt: random.IntN(1000), Output: random.IntN(2000)}
+					if random.IntN(2) == 0 { // it names no limit
+						call.Output, call.Least = 130_000, random.IntN(300)+1
+					}
+					most, err := a.Reserve(t.Context(), u, call)
+					if err != nil {
 						break
 					}
-					output := random.IntN(call.Output + 1)
+					if most > call.Output || call.Least == 0 && most != call.Output {
+						t.Errorf("%+v gets %d", call, most)
+					}
+					output := random.IntN(most + 1)
 					u.Input += call.Prompt
 					u.Cached += random.IntN(call.Prompt + 1)
 					u.Output += output

@@ -21,17 +21,18 @@ func Example() {
 	call := budget.Call{Prompt: 100, Output: 600}
 
 	first, second := set.Account(budget.Subject{Tenant: "a"}), set.Account(budget.Subject{Tenant: "a"})
-	fmt.Println(first.Reserve(ctx, budget.Usage{}, call) == nil)
-	fmt.Println(second.Reserve(ctx, budget.Usage{}, call).Limit.Remaining)
+	fmt.Println(first.Reserve(ctx, budget.Usage{}, call))
+	_, refused := second.Reserve(ctx, budget.Usage{}, call)
+	fmt.Println(refused.Limit.Remaining)
 	if err := first.Settle(ctx, budget.Usage{Input: 100, Output: 50}); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(second.Reserve(ctx, budget.Usage{}, call) == nil)
+	fmt.Println(second.Reserve(ctx, budget.Usage{}, call))
 	left, _ := second.Left()
 	fmt.Println(left.Remaining)
 	// Output:
-	// true
+	// 600 <nil>
 	// 300
-	// true
+	// 600 <nil>
 	// 150
 }

@@ -97,7 +97,7 @@ func Prepare(ctx context.Context, rc *turn.RequestContext, input *turn.Input) (*
 
 	// The limit of the request is the client's bound also for a summary, but does not decide what is left out.
 	if most := input.Engine.MaxTokens; err == nil && most > 0 {
-		t.Engine.MaxTokens = min(t.Engine.MaxTokens, most)
+		t.Engine.MaxTokens, t.Engine.Unlimited = min(t.Engine.MaxTokens, most), false
 	}
 
 	return t, err

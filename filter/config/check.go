@@ -288,6 +288,7 @@ var (
 
 func (c *Config) checkWords() (errs faults) {
 	errs.oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)
+	errs.oneOf("unknown_models", c.UnknownModels, UnknownPass, UnknownReject)
 	errs.oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)
 	errs.oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)
 	errs.oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)

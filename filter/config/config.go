@@ -37,6 +37,9 @@ const (
 	// responses.reasoning_events: Open Responses' response.reasoning.delta and .done
 	ReasoningEventsOpen = "reasoning"
 
+	UnknownPass   = "pass"   // unknown_models: requests are the upstream's
+	UnknownReject = "reject" // unknown_models: requests are a 404
+
 	LogFormatAuto = "auto" // log.format: short rows on a terminal, else JSON
 	LogFormatJSON = "json" // log.format: one JSON object a line
 	LogFormatText = "text" // log.format: names and values
@@ -57,6 +60,9 @@ type Config struct {
 	// case-insensitive substring of the request's model, or, written =name,
 	// the whole of it (case-insensitive too).
 	HarmonyModels []string `json:"harmony_models"`
+	// UnknownModels is what happens to requests for other models at the filter's paths: pass or
+	// reject, where nobody behind Envoy serves any.
+	UnknownModels string `json:"unknown_models"`
 	// ModelDefaults holds the settings of every Harmony model that Models
 	// does not set otherwise. Its Match is not used.
 	ModelDefaults Model `json:"model_defaults"`
@@ -464,6 +470,8 @@ func Defaults() *Config {
 	return &Config{
 		// A part of the name under which all providers have the models, such as openai/gpt-oss-20b.
 		HarmonyModels: []string{"gpt-oss"},
+		// Listeners with other models behind them exist: the filter must not be in their way.
+		UnknownModels: UnknownPass,
 		ModelDefaults: Model{
 			Identity:        turn.DefaultIdentity,
 			KnowledgeCutoff: turn.DefaultKnowledgeCutoff,

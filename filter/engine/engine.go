@@ -40,6 +40,9 @@ type Request struct {
 	// "absent" by what is left of the context.
 	MaxTokens int
 	MinTokens int
+	// Unlimited says that the request has named no limit: MaxTokens is what is left of the
+	// context, or of a token quota. No engine is told.
+	Unlimited bool
 	// StopTokens are those in addition to <|return|> and <|call|>, which are always sent; not
 	// sent together with a Constraint.
 	StopTokens []harmony.Token

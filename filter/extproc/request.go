@@ -37,6 +37,7 @@ type clientRequest struct {
 
 	id      string           // x-request-id: of the reply and of the engine's request, without the API's prefix
 	session string           // that the headers name
+	other   bool             // the model is none of harmony_models, so that the request is not the filter's
 	parent  telemetry.Parent // span that the request's belongs to
 	asked   string           // by the header that asks for a record
 
@@ -199,7 +200,7 @@ func (x *exchange) collect(p []byte, end bool) {
 			return
 		}
 		if x.foreign() {
-			x.passCollected(end)
+			x.passForeign(end)
 			return
 		}
 
@@ -255,6 +256,7 @@ func (x *exchange) foreign() bool {
 
 	m, harmony := x.s.o.Config.Model(r.scan.model)
 	if !harmony && r.override != overrideOn {
+		r.other = true
 		return true
 	}
 
@@ -313,7 +315,7 @@ func (x *exchange) decide(body []byte) {
 			return
 		}
 		if x.foreign() {
-			x.passCollected(!r.trailers)
+			x.passForeign(!r.trailers)
 			return
 		}
 	}
@@ -367,13 +369,15 @@ func (x *exchange) passThrough() {
 		m.set(engine.Header{Name: "content-length", Value: "0"})
 	}
 
-	// Where bodies come on demand, the rest of the body is not asked for. The reply is, if the
-	// upstream may not have either what is not stored here.
+	// Where bodies come on demand, the rest of the body is not asked for. The reply's headers are, if
+	// the upstream may not have either what is not stored here, and where they say that the request
+	// was passed on.
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
-	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
+	reads := x.elsewhere != nil || x.marksPassed()
+	if x.request.demanded || x.request.onDemand && reads {
 		reply.ModeOverride = demandedMode(false)
 	}
-	if reply.ModeOverride != nil && x.elsewhere != nil {
+	if reply.ModeOverride != nil && reads {
 		reply.ModeOverride.ResponseHeaderMode = extprocfilterv3.ProcessingMode_SEND
 	}
 	x.to.add(reply)

@@ -30,7 +30,7 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 			x.SendError(x.elsewhere)
 			return
 		}
-		x.to.add(responseHeadersReply(nil))
+		x.to.add(responseHeadersReply(x.passedMark()))
 		return
 	case phaseEnded:
 		return
@@ -211,12 +211,17 @@ func (x *exchange) SendError(err *apierror.Error) {
 	}
 	if err.Limit != nil {
 		headers = append(headers, x.request.endpoint.Limits(err.Limit, x.now)...)
+		if !err.Limit.Never {
+			// The other case is in what the endpoint writes. Said in both, so that no client has to
+			// know what a 429 without the header means.
+			headers = append(headers, engine.Header{Name: "x-should-retry", Value: "true"})
+		}
 	}
 	if len(err.Allow) > 0 {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
 	}
 
-	status, object := x.request.endpoint.Error(err, x.request.id)
+	status, object := x.request.endpoint.Error(x.withKnownModels(err), x.request.id)
 	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()
 	x.metadata.end(m, &x.runner.Record, &o)
 	x.to.add(m)

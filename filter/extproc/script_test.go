@@ -33,6 +33,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
@@ -184,6 +185,7 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 		o.Turns.Prompts = diagnosis.NewPrompts(cfg.Limits.DiagnosisBytes)
 	}
 	o.Models = models.New(models.Options{Config: cfg, Dialects: o.Dialects, Client: o.Client, Log: tel.Log, Now: time.Now})
+	o.Budgets = budget.New(s, cfg.Budgets())
 	o.Background = background.New(background.Options{Store: s, Client: o.Client, Env: o.Env, Owner: "me", Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader})
 	a := w.responses(t, s)
 	o.Stored = a.Stored

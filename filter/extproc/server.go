@@ -62,11 +62,12 @@ type Server struct {
 
 	memory memoryBudget
 	drain  *drain
+	others *otherModels
 }
 
 // New makes the service.
 func New(o Options) *Server {
-	s := &Server{memory: memoryBudget{held: newHoldings()}, drain: newDrain()}
+	s := &Server{memory: memoryBudget{held: newHoldings()}, drain: newDrain(), others: &otherModels{}}
 	return s.With(o)
 }
 
@@ -84,6 +85,7 @@ func (s *Server) With(o Options) *Server {
 		own:       header.Own(),
 		memory:    newMemoryBudget(&o.Config.Limits, o.Env.Now, s.memory.held),
 		drain:     s.drain,
+		others:    s.others,
 	}
 
 	// What Envoy chooses replicas by, and who is recorded, clients do not decide.

@@ -18,18 +18,24 @@ func (s *Server) quota(p party, to *run.Target) *budget.Account {
 	return s.o.Budgets.Account(budget.Subject{Tenant: p.tenant, Key: p.key, Model: to.Model})
 }
 
-// reserveTokens reserves what the first model call of a request can use. A request without one
-// yet reserves before its first call.
+// reserveTokens reserves what the first model call of a request can use, and limits its output to
+// that. A request without one yet reserves before its first call.
 func (s *Server) reserveTokens(ctx context.Context, h *handled, recording *record.Tape) {
 	r := h.outcome.Request
 	if h.quota == nil || r == nil || r.Engine() == nil {
 		return
 	}
-	if err := h.quota.Reserve(ctx, budget.Usage{}, run.BudgetCall(r.Engine())); err != nil {
+	output, err := h.quota.Reserve(ctx, budget.Usage{}, run.BudgetCall(r.Engine()))
+	if err != nil {
 		recording.Failed(err)
 		s.drop(h)
 		h.outcome = api.Refused(err)
+		return
 	}
+
+	// Here, because without a loopback listener the call is sent as it is, and the metadata of
+	// the request names the limit.
+	run.LimitOutput(r.Engine(), output)
 }
 
 // returnTokens returns what was reserved for a reply that is not made.

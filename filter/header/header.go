@@ -42,6 +42,8 @@ const (
 	// Ignored lists the parameters of the request that were accepted and have
 	// no effect.
 	Ignored = "x-harmony-ignored"
+	// Passed says that the filter has passed the request on, and why: [PassedModel].
+	Passed = "x-harmony-passed"
 	// Retries is how many model calls were repeated for the reply.
 	Retries = "x-harmony-retries"
 	// CachedTokens is how many tokens of the prompts the engine had in its prefix cache.
@@ -50,6 +52,10 @@ const (
 	// loopback listener.
 	Attempts = "x-envoy-attempt-count"
 )
+
+// PassedModel is the value of [Passed] in the reply to a request whose model the filter does not
+// take for Harmony's.
+const PassedModel = "model"
 
 // MetadataNamespace is the namespace of the dynamic metadata that the filter
 // returns to Envoy. The ext_proc filter accepts it if
@@ -82,7 +88,7 @@ func Internal() []string {
 // decided, of which the configuration says which are sent. In a reply [Engine] is
 // the engine that has answered, and [Upstream] its replica.
 func Explanations() []string {
-	return []string{Ignored, Engine, Retries, PromptTokens, CachedTokens, Upstream}
+	return []string{Ignored, Engine, Retries, PromptTokens, CachedTokens, Passed, Upstream}
 }
 
 // Own returns the request headers that the filter reads and that go no further: a

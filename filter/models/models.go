@@ -98,6 +98,29 @@ func (d *Directory) isHarmony(id string) bool {
 	return harmony
 }
 
+// Known returns the names that requests can have, as far as they are known without asking: the
+// models that engines have reported, those that the configuration names, and aliases.
+func (d *Directory) Known() (known []string) {
+	for _, e := range d.o.Config.Engines {
+		reported := d.engines[e.Name].lengths.Load()
+		if reported == nil {
+			continue
+		}
+		for _, m := range *reported {
+			if serves(d.o.Config, e.Name, m.id) {
+				known = append(known, m.id)
+			}
+		}
+	}
+
+	for _, name := range slices.Concat(names(d.o.Config), d.o.Config.AliasNames()) {
+		if !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+	}
+	return known
+}
+
 // Endpoints are the list and its models. Without a loopback listener there are
 // none: such requests pass to the upstream.
 func (d *Directory) Endpoints() []api.Endpoint {

@@ -214,6 +214,24 @@ func TestListOfNoEngine(t *testing.T) {
 }
 
 // What is not in the list may be a model of the upstream.
+// What is known without asking is what engines have reported, and what the configuration names.
+func TestKnown(t *testing.T) {
+	t.Parallel()
+	d := newTestDirectory(t, &fakeGateway{answers: map[string]string{
+		"a": `{"data":[{"id":"gpt-oss-20b"},{"id":"lora"}]}`,
+	}}, func(c *config.Config) {
+		c.HarmonyModels = append(c.HarmonyModels, "=local")
+		c.Aliases = []config.Alias{{Name: "gpt-5", Model: "gpt-oss-20b"}, {Name: "claude-*", Model: "gpt-oss-20b"}}
+	})
+	if got := strings.Join(d.Known(), " "); got != "local gpt-5" {
+		t.Errorf("before an engine was asked: %s", got)
+	}
+	_ = d.Refresh(t.Context())
+	if got := strings.Join(d.Known(), " "); got != "gpt-oss-20b local gpt-5" {
+		t.Errorf("known are %s", got)
+	}
+}
+
 func TestOneModel(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory(t, &fakeGateway{answers: map[string]string{"a": `{"data":[{"id":"openai/gpt-oss-20b","x":1}]}`}}, nil)

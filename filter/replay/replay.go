@@ -174,13 +174,14 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 	x.runner = runner
 	x.run = runner.Begin(run.Options{
 		Request: request, Mode: mode, Target: target, RequestID: r.ID, Header: http.Header{},
-		Downstream: x, Executor: x, Queued: queued,
+		Downstream: x, Executor: x, Queued: queued, Limit: s.limit,
 	}, nil, r.Started)
 
 	if queued {
 		x.run.Reply().Background().Start()
 	}
 	if mode == api.SingleCall {
+		s.limit(request.Engine())
 		s.called(request.Engine(), 0)
 		x.run.Await(request.Engine())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -182,6 +183,22 @@ func (s *script) called(r *engine.Request, retry int) {
 	s.made.calls = append(s.made.calls, call{
 		prompt: slices.Clone(r.Prompt), options: string(r.AppendSampling(nil)), retry: retry, request: r,
 	})
+}
+
+// limit limits the output of the next model call to what was reserved of token quotas, which are
+// not replayed: what the request itself does not limit, they did.
+func (s *script) limit(r *engine.Request) {
+	next := len(s.made.calls)
+	if !r.Unlimited || next >= len(s.calls) {
+		return
+	}
+
+	var was struct {
+		MaxTokens int `json:"max_tokens"`
+	}
+	if err := json.Unmarshal([]byte(s.calls[next].options), &was); err == nil && was.MaxTokens > 0 {
+		run.LimitOutput(r, was.MaxTokens*r.N)
+	}
 }
 
 // errNotRecorded is the error of an access that the record does not have.

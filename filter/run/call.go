@@ -68,7 +68,13 @@ type modelCall struct {
 
 // beginCall makes a model call, once what it can use is reserved.
 func (r *Run) beginCall(req *engine.Request) {
-	r.reserve(BudgetCall(req), func() { r.makeCall(req) }, r.Fail)
+	r.reserve(BudgetCall(req), func(output int) {
+		LimitOutput(req, output)
+		if r.o.Limit != nil {
+			r.o.Limit(req)
+		}
+		r.makeCall(req)
+	}, r.Fail)
 }
 
 func (r *Run) makeCall(req *engine.Request) {

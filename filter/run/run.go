@@ -90,6 +90,9 @@ type Options struct {
 	Reserve func(bytes int) *apierror.Error
 	// Quota is what the reply takes of token quotas. nil: none bounds it.
 	Quota *budget.Account
+	// Limit limits the output of a model call as a token quota has done that is not there any
+	// more, of an exchange that is replayed. nil: nothing does.
+	Limit func(req *engine.Request)
 	// Limits returns the headers that say what is left of one. nil: there are none.
 	Limits func(l *apierror.TokenLimit, now time.Time) []engine.Header
 }

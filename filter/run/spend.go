@@ -23,7 +23,7 @@ type spending struct {
 	quota *budget.Account // nil: none bounds the reply
 
 	// What a model call does that waits for its reservation; nil: none waits.
-	granted func()
+	granted func(output int)
 	refused func(err *apierror.Error)
 
 	// A model call was sent and no engine had answered when the reply was given up.
@@ -38,10 +38,22 @@ type spending struct {
 
 // BudgetCall returns what a model call can use of token quotas.
 func BudgetCall(req *engine.Request) budget.Call {
-	return budget.Call{Prompt: len(req.Prompt), Output: req.N * req.MaxTokens}
+	call := budget.Call{Prompt: len(req.Prompt), Output: req.N * req.MaxTokens}
+	if req.Unlimited {
+		call.Least = req.N * min(budget.LeastOutput, req.MaxTokens)
+	}
+	return call
 }
 
-// reservation is the [api.Job] that reserves what a model call can use.
+// LimitOutput limits the output of a model call to what token quotas have reserved for it, of
+// all choices together. A call whose request names a limit has all of it.
+func LimitOutput(req *engine.Request, output int) {
+	req.MaxTokens = min(req.MaxTokens, output/req.N)
+	req.MinTokens = min(req.MinTokens, req.MaxTokens)
+}
+
+// reservation is the [api.Job] that reserves what a model call can use. Its result is a
+// [reservedOutput].
 type reservation struct {
 	account *budget.Account
 	used    budget.Usage
@@ -50,7 +62,14 @@ type reservation struct {
 
 // Do implements [api.Job].
 func (j reservation) Do(ctx context.Context) (any, error) {
-	return j.account.Reserve(ctx, j.used, j.call), nil
+	output, refusal := j.account.Reserve(ctx, j.used, j.call)
+	return reservedOutput{output, refusal}, nil
+}
+
+// reservedOutput is what has become of a reservation.
+type reservedOutput struct {
+	tokens  int
+	refusal *apierror.Error
 }
 
 // growth is the [api.Job] that reserves more output of a model call. Its result is a
@@ -93,27 +112,27 @@ func (r *Run) madeSoFar() budget.Usage {
 	return budget.Usage{Input: r.rec.PromptTokens(), Output: r.spend.total}
 }
 
-// reserve makes a model call, once what it can use is reserved. A call for which there is no
-// room is refused.
-func (r *Run) reserve(call budget.Call, granted func(), refused func(err *apierror.Error)) {
+// reserve makes a model call, once what it can use is reserved: granted has the output tokens
+// that it may have. A call for which there is no room is refused.
+func (r *Run) reserve(call budget.Call, granted func(output int), refused func(err *apierror.Error)) {
 	s := &r.spend
 	if s.quota == nil {
-		granted()
+		granted(call.Output)
 		return
 	}
 
 	used := r.usedSoFar()
 	if s.quota.Reserved(used, call) {
-		r.beginSpending(call)
-		granted()
+		r.beginSpending(call.Output)
+		granted(call.Output)
 		return
 	}
 
 	// The store has to be asked, which may take a while. What the reply says meanwhile waits for
 	// its headers as output of the engine does.
-	s.granted, s.refused = func() {
-		r.beginSpending(call)
-		granted()
+	s.granted, s.refused = func(output int) {
+		r.beginSpending(output)
+		granted(output)
 	}, refused
 	r.phase = phaseReserve
 	r.timers.Clear(TimerFirst)
@@ -137,7 +156,7 @@ func (r *Run) reserveAgain(left int, granted func(), refused func(err *apierror.
 	}
 	// The prompt counts once: here it is 0 when an engine has answered.
 	prompt := r.rec.PromptTokens() - r.madeSoFar().Input
-	r.reserve(budget.Call{Prompt: prompt, Output: left}, granted, refused)
+	r.reserve(budget.Call{Prompt: prompt, Output: left}, func(int) { granted() }, refused)
 }
 
 // reserved goes on with the model call that has waited.
@@ -146,22 +165,22 @@ func (r *Run) reserved(d JobDone) {
 	granted, refused := s.granted, s.refused
 	s.granted, s.refused = nil, nil
 
-	refusal, _ := d.Result.(*apierror.Error)
+	got, _ := d.Result.(reservedOutput)
 	if d.Err != nil { // a panic
-		refusal = apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")
+		got.refusal = apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")
 	}
 
-	if refusal != nil {
-		refused(refusal)
+	if got.refusal != nil {
+		refused(got.refusal)
 		return
 	}
-	granted()
+	granted(got.tokens)
 }
 
-// beginSpending notes that the output of a model call begins.
-func (r *Run) beginSpending(call budget.Call) {
+// beginSpending notes that the output of a model call begins, for which so much is reserved.
+func (r *Run) beginSpending(output int) {
 	s := &r.spend
-	s.output, s.limit, s.low = 0, call.Output, math.MaxInt
+	s.output, s.limit, s.low = 0, output, math.MaxInt
 	if r.o.Mode == api.Loop {
 		s.low = s.quota.Low()
 	}

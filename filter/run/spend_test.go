@@ -39,9 +39,11 @@ func startBudgetedAt(t *testing.T, kind string, request api.Request, b budget.Bu
 	r.o.Quota = budget.New(s, []budget.Budget{b}).Account(budget.Subject{})
 	r.spend.quota = r.o.Quota
 	r.o.Limits = (&api.Endpoint{}).Limits
-	if err := r.o.Quota.Reserve(t.Context(), budget.Usage{}, BudgetCall(request.Engine())); err != nil {
+	output, err := r.o.Quota.Reserve(t.Context(), budget.Usage{}, BudgetCall(request.Engine()))
+	if err != nil {
 		t.Fatal(err)
 	}
+	LimitOutput(request.Engine(), output)
 	r.Start()
 	return r
 }
@@ -130,6 +132,56 @@ func TestFurtherCallIsRefused(t *testing.T) {
 		if want := int64(len(r.executor.calls[0].Prompt) + len(tokens(unknownCall))); r.charged() != want {
 			t.Errorf("%s: %d tokens are charged, want %d", name, r.charged(), want)
 		}
+	}
+}
+
+// A request that names no limit of its output gets one for each model call, which is what is
+// reserved: a share of what is left. However much the engine makes, no more is charged.
+func TestCallsWithoutLimit(t *testing.T) {
+	t.Parallel()
+	r := startBudgeted(t, toTheModel(t, `,"stream":true`), budget.Budget{Tokens: 40_000})
+	first := r.executor.calls[0]
+	share := (40_000 - len(first.Prompt)) / 8
+	if first.MaxTokens != share || r.charged() != int64(len(first.Prompt)+share) {
+		t.Errorf("the first call has %d tokens, %d are charged, want %d", first.MaxTokens, r.charged(), share)
+	}
+
+	r.feed(answer(unknownCall)...)
+	r.do(&r.executor.jobs)
+	if len(r.executor.calls) != 2 {
+		t.Fatalf("%d calls: %v", len(r.executor.calls), r.downstream.err)
+	}
+
+	second := r.executor.calls[1]
+	used := len(first.Prompt) + len(tokens(unknownCall)) + len(second.Prompt)
+	if want := (40_000 - used) / 8; second.MaxTokens != want {
+		t.Errorf("the second call has %d tokens, want %d", second.MaxTokens, want)
+	}
+
+	r.feed(ok(), piece(192_005))
+	if text := r.downstream.text.String(); !strings.Contains(text, `"finish_reason":"length"`) || !r.Ended() {
+		t.Errorf("the reply does not end at its limit: %.300s", text)
+	}
+	r.do(&r.executor.detached)
+	if want := int64(used + second.MaxTokens); r.charged() != want {
+		t.Errorf("%d tokens are charged, want %d", r.charged(), want)
+	}
+}
+
+// Several choices share a reservation, and no choice has less than it needs to end.
+func TestChoicesWithoutLimit(t *testing.T) {
+	t.Parallel()
+	request := chatRequest(t, `,"n":3,"min_tokens":4000`, false)
+	prompt := len(request.Engine().Prompt)
+	r := startBudgeted(t, request, budget.Budget{Tokens: 80_000})
+	call := r.executor.calls[0]
+	if want := (80_000 - prompt) / 8 / 3; call.MaxTokens != want || call.MinTokens != want || r.charged() < int64(prompt+3*want) {
+		t.Errorf("%d to %d tokens, %d are charged, want %d", call.MinTokens, call.MaxTokens, r.charged(), want)
+	}
+
+	call = &engine.Request{N: 3, MaxTokens: 90_000, Unlimited: true}
+	if got := BudgetCall(call).Least; got != 3*budget.LeastOutput {
+		t.Errorf("the least is %d", got)
 	}
 }
 

@@ -421,6 +421,7 @@ func (rc *RequestContext) budget(request *engine.Request) *apierror.Error {
 	}
 
 	// Without a limit the output may have all that is left.
+	request.Unlimited = request.MaxTokens <= 0
 	if request.MaxTokens <= 0 || request.MaxTokens > left {
 		request.MaxTokens = left
 	}
