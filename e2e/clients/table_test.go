@@ -174,7 +174,7 @@ func errorsTable(rows []*clientRow) string {
 
 // gapsTable lists the reasons of all rows, each with all that it is a reason for.
 func gapsTable(rows []*clientRow) string {
-	var lines []tableLine
+	lines := make([]tableLine, 0, len(rows))
 	for _, row := range rows {
 		var texts []string
 		of := map[string][]string{}
