@@ -12,19 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 )
-
-// capabilities are the columns of the table. "history" is judged by the engine's log
-// alone; the scripts report the others.
-var capabilities = []string{"text", "stream", "tools", "history", "structured", "reasoning", "usage", "errors", "state"}
-
-// faults are the columns of the table of errors.
-var faults = []string{"bad_request", "not_found", "rate_limit", "unavailable", "context_length", "broken_stream"}
 
 // shortModel is a model whose context is short.
 const (
@@ -103,9 +97,10 @@ type matrixState struct {
 type matrixRow struct {
 	client matrixClient
 	api    string
-	cases  matrixCases
-	cells  map[string]string // by capability
-	ways   string            // of keeping state
+	// cases are what the script is told.
+	cases matrixCases
+	// result is what the tables say of the row.
+	result *clientRow
 }
 
 // word returns a word that only this row and this use have.
@@ -114,16 +109,18 @@ func (row *matrixRow) word(use string) string {
 	return "mark" + hex.EncodeToString(sum[:4])
 }
 
-// apiNames are the APIs as the tables name them.
-var apiNames = map[string]string{
-	"chat": "Chat Completions", "responses": "Responses", "websocket": "Responses over WebSocket", "messages": "Messages",
-}
-
 // title is the name of the row.
-func (row *matrixRow) title() string { return row.client.Title + ", " + apiNames[row.api] }
+func (row *matrixRow) title() string { return row.client.name + ", " + apiNames[row.api] }
 
-func newMatrixRow(c matrixClient, api string) *matrixRow {
-	row := &matrixRow{client: c, api: api, cells: map[string]string{}}
+func newMatrixRow(t *testing.T, c matrixClient, api string) *matrixRow {
+	t.Helper()
+	result, err := newClientRow(c, api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result.Ran = time.Now().UTC().Format(time.DateOnly)
+	row := &matrixRow{client: c, api: api, result: result}
+
 	said := func(use string) matrixCase {
 		text := fmt.Sprintf("Grüße aus %s, 世界 👋🏽: \"%s\" & <b>.", row.word(use), row.word(use+" again"))
 		return matrixCase{Prompt: "NOTHINK\nSAY " + text, Text: text}
@@ -134,7 +131,7 @@ func newMatrixRow(c matrixClient, api string) *matrixRow {
 
 	thought := fmt.Sprintf("The word %s comes first.", row.word("thought"))
 	city, degrees := "Bern "+row.word("city"), int(row.word("celsius")[4])
-	result := row.word("result")
+	fetched := row.word("result")
 	report := weatherReport{City: city, Celsius: degrees}
 
 	asJSON, err := json.Marshal(report)
@@ -148,7 +145,7 @@ func newMatrixRow(c matrixClient, api string) *matrixRow {
 		Stream: silent,
 		Tools: matrixTools{
 			Prompt: fmt.Sprintf("THINK Tools know %s.\nCALL get_weather %s", row.word("tools"), mustJSON(map[string]string{"city": city})),
-			City:   city, Result: result, Text: "RESULT: " + result,
+			City:   city, Result: fetched, Text: "RESULT: " + fetched,
 		},
 		Structured: matrixStructured{Prompt: "JSON " + string(asJSON), Value: report, Description: "Degrees of " + row.word("description")},
 		Reasoning:  matrixCase{Prompt: "THINK " + thought + "\nSAY Yes.", Reasoning: thought, Text: "Yes."},
@@ -325,6 +322,6 @@ func (row *matrixRow) judgeState(got gjson.Result) (err error) {
 		return errNothingSeen
 	}
 	slices.Sort(ways)
-	row.ways = strings.Join(ways, ", ")
+	row.result.State = strings.Join(ways, ", ")
 	return err
 }

@@ -5,12 +5,10 @@ package clients
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +25,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
@@ -35,101 +33,10 @@ import (
 // some 15 processes, each of which takes seconds.
 const clientPatience = 8 * time.Minute
 
-// matrixClient is the manifest of a client, clients/NAME.json. e2e/clients/README.md
-// describes the contract.
-type matrixClient struct {
-	name   string
-	Title  string   `json:"title"`  // name in the table
-	Order  int      `json:"order"`  // position in the table
-	Set    string   `json:"set"`    // what runs the script: go, go/VERSION, node, agents or python/SET
-	Agent  bool     `json:"agent"`  // a coding agent
-	Script string   `json:"script"` // below clients/
-	APIs   []string `json:"apis"`   // one row for each
-	// Errors are the client's types by fault. Gaps are the reasons of the cells that are
-	// not passed. Keys may begin with "API/", such as "chat/state".
-	Errors map[string]string `json:"errors"`
-	Gaps   map[string]string `json:"gaps"`
-	// Versions are other versions of the client: what their manifests have in place of
-	// these members, or beside those of Errors and Gaps.
-	Versions map[string]json.RawMessage `json:"versions"`
-	// Released is the month in which the version of another manifest's client came out.
-	Released string `json:"released"`
-}
-
-// all returns the client and its other versions.
-func (c matrixClient) all() ([]matrixClient, error) {
-	clients := []matrixClient{c}
-	for version, members := range c.Versions {
-		v := c
-		v.name, v.Versions = c.name+"-"+version, nil
-		v.Errors, v.Gaps = maps.Clone(c.Errors), maps.Clone(c.Gaps)
-		if err := decodeManifest(members, &v); err != nil {
-			return nil, fmt.Errorf("version %s: %w", version, err)
-		}
-		if v.Set == c.Set || v.Released == "" {
-			return nil, fmt.Errorf("version %s: it needs a set of its own, and when it was released", version)
-		}
-		v.Title = fmt.Sprintf("%s %s (%s)", c.Title, version, v.Released)
-		clients = append(clients, v)
-	}
-	return clients, nil
-}
-
-func decodeManifest(text []byte, c *matrixClient) error {
-	from := json.NewDecoder(bytes.NewReader(text))
-	from.DisallowUnknownFields()
-	return from.Decode(c)
-}
-
-// lookup returns the value of a key for an API.
-func lookup(values map[string]string, api, key string) string {
-	if v, ok := values[api+"/"+key]; ok {
-		return v
-	}
-	return values[key]
-}
-
-// readMatrix returns the clients in the order of the table.
-func readMatrix(t *testing.T) []matrixClient {
-	t.Helper()
-	paths, err := filepath.Glob("clients/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var clients []matrixClient
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		if strings.HasPrefix(name, "package") {
-			continue
-		}
-
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		c := matrixClient{name: name}
-		if err := decodeManifest(text, &c); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-
-		all, err := c.all()
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		clients = append(clients, all...)
-	}
-
-	slices.SortFunc(clients, func(a, b matrixClient) int {
-		return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Released, b.Released), strings.Compare(a.name, b.name))
-	})
-	return clients
-}
-
 // TestClients runs the client scripts of clients/ against the data plane, compares
 // what they see with what the simulated model has written and with the engine's log,
-// and compares the table with docs/clients.md.
+// and compares the rows with docs/clients.json. With -update it writes them there, and
+// the tables of docs/clients.md.
 func TestClients(t *testing.T) {
 	d := stack.Start(t, stack.Options{WebSocket: true, Config: func(c *config.Config) {
 		c.Responses.SealKeys = []string{stack.SealKey}
@@ -138,24 +45,70 @@ func TestClients(t *testing.T) {
 	}})
 	base := d.CheckedURL(t)
 	upgrades := withoutPosts(t, base)
+
 	clients := readMatrix(t)
-	table := &matrixTable{rows: map[string]*matrixRow{}}
-	t.Cleanup(func() { table.compare(t, clients) })
+	ran := &ranRows{rows: map[rowKey]*clientRow{}}
+	t.Cleanup(func() { ran.record(t, clients) })
 
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, api := range c.APIs {
 				t.Run(api, func(t *testing.T) {
-					row, at := newMatrixRow(c, api), base
+					row, at := newMatrixRow(t, c, api), base
 					if api == "websocket" {
 						at = upgrades
 					}
 					row.run(t, d, at)
-					table.add(row)
+					if !t.Failed() {
+						ran.add(row.result)
+					}
 				})
 			}
 		})
+	}
+}
+
+// ranRows are the rows that have passed.
+type ranRows struct {
+	mu   sync.Mutex
+	rows map[rowKey]*clientRow
+}
+
+func (r *ranRows) add(row *clientRow) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows[rowKey{row.Client, row.API}] = row
+}
+
+// record prints the rows that have passed and compares them with the record. With -update it
+// writes them there, also if others have failed: those stay as they were.
+func (r *ranRows) record(t *testing.T, clients []matrixClient) {
+	t.Helper()
+	fmt.Print("\n" + capabilitiesTable(inOrder(clients, r.rows)) + "\n")
+
+	known := readRecord(t)
+	for key, row := range r.rows {
+		if before := known[key]; !apitest.Updating() && (before == nil || !row.same(before)) {
+			t.Errorf("%s, %s is not what %s has: run the test with -update, and see what changes", key.client, key.api, clientsRecord)
+		}
+		known[key] = row
+	}
+	if !apitest.Updating() {
+		return
+	}
+
+	rows := inOrder(clients, known)
+	doc, err := os.ReadFile(clientsDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := pageWith(string(doc), rows)
+	if err == nil {
+		err = errors.Join(writeRecord(rows), os.WriteFile(clientsDoc, []byte(page), 0o600))
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -309,7 +262,7 @@ func (row *matrixRow) run(t *testing.T, d *stack.Dataplane, base string) {
 
 	// Own requests of a client to other hosts are not part of the test.
 	home := t.TempDir()
-	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "CLIENT="+row.client.name, "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "PACKAGE="+row.client.Package, "CLIENT="+row.client.name, "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
 	if kind, _, _ := strings.Cut(row.client.Set, "/"); kind != "go" { // which has its modules there
 		cmd.Env = append(cmd.Env, "HOME="+home)
 	}
@@ -358,30 +311,16 @@ func (row *matrixRow) settle(t *testing.T, capability string, err error) {
 		t.Errorf("%s: %s: %v", row.title(), capability, err)
 	}
 
-	mark := "✓"
+	saw := passed
 	switch {
 	case errors.Is(err, errNothingSeen):
-		mark = "–"
+		saw = absent
 	case err != nil:
-		mark = "✗"
-	case capability == "state":
-		mark = row.ways
+		saw = failed
 	}
+	row.result.Capabilities[capability] = saw
 
-	row.cells[capability] = mark
 	if reason != "" {
 		t.Logf("%s: %s: %s (%v)", row.title(), capability, reason, err)
 	}
-}
-
-// matrixTable collects rows.
-type matrixTable struct {
-	mu   sync.Mutex
-	rows map[string]*matrixRow // by title
-}
-
-func (m *matrixTable) add(row *matrixRow) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.rows[row.title()] = row
 }

@@ -29,9 +29,13 @@ const (
 	smallContext = 16384
 	// unknownContext is the window that Codex assumes for a model without a card.
 	unknownContext = 272000
-	// cardsPath is how Codex asks for the list of models.
-	cardsPath = "/v1/models?client_version=0.169.0"
 )
+
+// cardsPath is how a Codex asks for the list of models.
+func (c *codex) cardsPath() string { return "/v1/models?client_version=" + c.number() + ".0" }
+
+// carded are the CLIs whose form of a card the filter knows.
+var carded = []string{codexes[0], "0.169,responses"}
 
 // TestCodexCard runs Codex with an engine whose context is small: Codex learns of it from
 // the card of the model, or from its own configuration.
@@ -50,18 +54,22 @@ func TestCodexCard(t *testing.T) {
 		{"env_key with a window", envKey, windowConfigured},
 		{"env_key with the saved list", envKey, cardSaved},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			before := len(d.listsSince(0))
-			tt.run(newCodex(t, d, codexes[0], "Envoy", tt.auth))
-			for _, path := range d.listsSince(before) {
-				if path != cardsPath {
-					t.Errorf("codex asks for %s", path)
+		for _, version := range carded {
+			t.Run(tt.name+"/"+version, func(t *testing.T) {
+				before := len(d.listsSince(0))
+				c := newCodex(t, d, version, "Envoy", tt.auth)
+				tt.run(c)
+
+				for _, path := range d.listsSince(before) {
+					if path != c.cardsPath() {
+						t.Errorf("codex asks for %s", path)
+					}
 				}
-			}
-			if asked := len(d.listsSince(before)) > 0; asked != (tt.auth == commandAuth) {
-				t.Errorf("codex asks for the list: %t", asked)
-			}
-		})
+				if asked := len(d.listsSince(before)) > 0; asked != (tt.auth == commandAuth) {
+					t.Errorf("codex asks for the list: %t", asked)
+				}
+			})
+		}
 	}
 }
 
@@ -168,7 +176,7 @@ func cardMissing(c *codex) {
 
 // cardSaved: the list that Codex does not ask for is saved, as its catalogue.
 func cardSaved(c *codex) {
-	resp := c.d.Do(c.t, http.MethodGet, cardsPath, "", http.NoBody)
+	resp := c.d.Do(c.t, http.MethodGet, c.cardsPath(), "", http.NoBody)
 	list, err := io.ReadAll(resp.Body)
 	path := filepath.Join(c.home, "models.json")
 	if err == nil {

@@ -114,7 +114,7 @@ func (d *codexPlane) postsSince(n int) []string {
 }
 
 // codexes are the CLIs in e2e/clients with the APIs that they support.
-var codexes = []string{"0.169,responses", "0.63,responses", "0.63,chat"}
+var codexes = []string{"0.171,responses", "0.63,responses", "0.63,chat"}
 
 // customModel is a model for which Codex 0.63 has a custom tool. Here it is an
 // alias of gpt-oss.
@@ -122,6 +122,7 @@ const customModel = "gpt-5-codex"
 
 // dialects are the tool names by version.
 var dialects = map[string]struct{ shell, reverse string }{
+	"0.171": {`CALL exec_command {"cmd":%s}`, `CALL mcp__texts.reverse {"text":%s}`},
 	"0.169": {`CALL exec_command {"cmd":%s}`, `CALL mcp__texts.reverse {"text":%s}`},
 	"0.63":  {`CALL shell {"command":["bash","-lc",%s]}`, `CALL mcp__texts__reverse {"text":%s}`},
 	"0.1":   {`CALL shell {"command":["bash","-lc",%s]}`, ""},
@@ -179,12 +180,12 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// errorOutput matches what a successful run never prints. 0.169 warns about a model
+// errorOutput matches what a successful run never prints. 0.171 warns about a model
 // that it does not know; 0.63 does not.
 var errorOutput = regexp.MustCompile(`(?i)\berror\b|disconnected|reconnecting|unsupported call`)
 
-// ownFault matches an error that 0.169 has with itself: it reads its file of models while
-// another task of it writes the file.
+// ownFault matches an error that 0.169 and 0.171 have with themselves: they read their file of models
+// while another task of them writes the file.
 var ownFault = regexp.MustCompile("failed to load models cache")
 
 // exec runs "codex exec" and returns its standard output, which is the answer.

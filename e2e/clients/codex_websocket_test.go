@@ -21,7 +21,7 @@ var numbered = regexp.MustCompile(`msg=request .*request_id=[0-9a-f]{8}-[0-9a-f-
 func TestCodexWebSocket(t *testing.T) {
 	d := &codexPlane{Dataplane: stack.Start(t, stack.Options{WebSocket: true})}
 	d.base = d.URL + "/v1"
-	c := newCodex(t, d, "0.169,responses", "envoy")
+	c := newCodex(t, d, codexes[0], "envoy")
 	path := filepath.Join(c.home, "config.toml")
 	config, err := os.ReadFile(path)
 	if err != nil {

@@ -2,8 +2,10 @@ package clients
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -50,7 +52,12 @@ func TestPackageLocks(t *testing.T) {
 
 // lockFile is the part of a package-lock.json that lists packages by folder.
 type lockFile struct {
-	Packages map[string]struct{ Dependencies, OptionalDependencies map[string]string }
+	Packages map[string]struct {
+		Version string
+
+		Dependencies         map[string]string
+		OptionalDependencies map[string]string
+	}
 }
 
 // has reports whether a package has an entry where a package in the folder finds it.
@@ -66,50 +73,58 @@ func (l lockFile) has(folder, name string) bool {
 	}
 }
 
-// A version of a client in the matrix is the one of its lock file.
-func TestClientVersions(t *testing.T) {
-	manifests, err := filepath.Glob("clients/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	versions := 0
-	for _, manifest := range manifests {
-		text, err := os.ReadFile(manifest)
-		if err != nil {
-			t.Fatal(err)
+// version returns the version of the client's package in the lock file of its set.
+func (c matrixClient) version() (string, error) {
+	kind, set, _ := strings.Cut(c.Set, "/")
+	switch kind {
+	case "go":
+		if set == "" {
+			return matched("../go.mod", goRequirement, c.Package)
 		}
-		var client struct {
-			Script   string
-			Versions map[string]struct{ Set string }
-		}
-		if err := json.Unmarshal(text, &client); err != nil {
-			t.Fatalf("%s: %v", manifest, err)
-		}
-
-		for version, v := range client.Versions {
-			versions++
-			lock, pin := lockOf(client.Script, v.Set, version)
-			text, err := os.ReadFile(lock)
-			if err != nil {
-				t.Errorf("%s: version %s: %v", manifest, version, err)
-			} else if !strings.Contains(string(text), pin) {
-				t.Errorf("%s: version %s: %s has no %q", manifest, version, lock, pin)
-			}
-		}
-	}
-	if versions == 0 {
-		t.Error("no client has versions")
+		return matched(filepath.Join("clients", c.Script, set, "go.mod"), goRequirement, c.Package)
+	case "node":
+		return npmVersion(filepath.Join("clients/node", set, "package-lock.json"), c.Package)
+	case "agents":
+		return npmVersion("clients/package-lock.json", c.Package)
+	default:
+		return matched(filepath.Join("clients/python", set+".txt"), pythonPin, c.Package)
 	}
 }
 
-// lockOf returns the lock file of a set, and how a version stands there.
-func lockOf(script, set, version string) (lock, pin string) {
-	switch kind, name, _ := strings.Cut(set, "/"); kind {
-	case "go":
-		return filepath.Join("clients", script, name, "go.mod"), " v" + version + "\n"
-	case "node":
-		return filepath.Join("clients/node", name, "package-lock.json"), `"version": "` + version + `"`
-	default:
-		return filepath.Join("clients/python", name+".txt"), "==" + version + "\n"
+// How the version of a package, for %s, stands in a go.mod, whose path may end with a major
+// version, and in a list of pip.
+const (
+	goRequirement = `(?m)^(?:require)?\s*%s(?:/v\d+)? v(\S+)`
+	pythonPin     = `(?m)^%s==(\S+)$`
+)
+
+// matched returns what a pattern finds for a package in a lock file.
+func matched(lock, pattern, name string) (string, error) {
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		return "", err
 	}
+	found := regexp.MustCompile(fmt.Sprintf(pattern, regexp.QuoteMeta(name))).FindSubmatch(text)
+	if found == nil {
+		return "", fmt.Errorf("%s has no %q", lock, name)
+	}
+	return string(found[1]), nil
+}
+
+// npmVersion returns the version of a package in a package-lock.json.
+func npmVersion(lock, name string) (string, error) {
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		return "", err
+	}
+
+	var tree lockFile
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return "", fmt.Errorf("read %s: %w", lock, err)
+	}
+	entry, ok := tree.Packages["node_modules/"+name]
+	if !ok {
+		return "", fmt.Errorf("%s has no %q", lock, name)
+	}
+	return entry.Version, nil
 }

@@ -152,7 +152,7 @@ func TestContextOfEngines(t *testing.T) {
 // grammar is enforced, from the list that OpenAI's clients read.
 func wantCard(t *testing.T, d *stack.Dataplane, patches bool) {
 	t.Helper()
-	resp := d.Do(t, http.MethodGet, "/v1/models?client_version=0.169.0", "", http.NoBody)
+	resp := d.Do(t, http.MethodGet, "/v1/models?client_version=0.171.0", "", http.NoBody)
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s, %v", resp.Status, err)

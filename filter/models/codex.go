@@ -12,7 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// The Codex CLI asks for the models as GET /v1/models?client_version=0.169.0, if its provider
+// The Codex CLI asks for the models as GET /v1/models?client_version=0.171.0, if its provider
 // has command-backed auth. It reads the member models of the answer, a card (ModelInfo) for
 // each model; an answer without that member is an error. For a model without a card it
 // assumes a window of 272,000 tokens, and warns.
@@ -26,7 +26,7 @@ const (
 
 // codexVersions are the versions of Codex whose form of a card is known, each as the
 // beginning of its client_version.
-var codexVersions = []string{"0.169."}
+var codexVersions = []string{"0.169.", "0.171."}
 
 // readsCards reports whether a client of this version reads our cards. Codex refuses a whole
 // list for one card that has not its form, so that no other version gets them.
@@ -77,7 +77,7 @@ var effortDescriptions = []struct {
 	{harmony.EffortHigh, "Reasons long, for hard problems"},
 }
 
-// append appends the card in the form of Codex 0.169. What is left out is as Codex has it for
+// append appends the card in the form of Codex 0.169 and 0.171. What is left out is as Codex has it for
 // a model without a card.
 func (c card) append(dst []byte) []byte {
 	w := jsontext.Writer(dst).Open().Text("slug", c.model).Text("display_name", c.model)

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// A card has the form of Codex 0.169, byte for byte.
+// A card has the form of Codex 0.169 and 0.171, byte for byte.
 func TestCodexCardIsPinned(t *testing.T) {
 	t.Parallel()
 	c := card{model: `gpt-oss-"20b"`, contextLength: 131072, effort: "medium", constrains: true}
@@ -34,7 +34,7 @@ func TestCodexCardIsPinned(t *testing.T) {
 	}
 }
 
-// codexForm are the members of a ModelInfo that Codex 0.169 reads, as its binary has them
+// codexForm are the members of a ModelInfo that Codex 0.169 and 0.171 read, as their binaries have them
 // (codex debug models), with the values that it takes. "" is any value.
 var codexForm = map[string]string{
 	"slug": "", "display_name": "", "priority": "", "supported_in_api": "true false", "support_verbosity": "true false",
@@ -83,6 +83,7 @@ func TestCodexCards(t *testing.T) {
 	}{
 		{"one engine", a, "0.169.0", nil, "gpt-oss-20b:4096:medium"},
 		{"a patch of it", a, "0.169.12", nil, "gpt-oss-20b:4096:medium"},
+		{"the next one whose form is the same", a, "0.171.0", nil, "gpt-oss-20b:4096:medium"},
 		{"several sources", upstream, "0.169.0", aliases, "gpt-5:4096:high gpt-oss-20b:4096:high gpt-4::"},
 		{"an engine that reports no window", "", "0.169.0", func(c *config.Config) {
 			c.HarmonyModels = append(c.HarmonyModels, "=mine")

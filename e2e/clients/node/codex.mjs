@@ -1,7 +1,7 @@
 // Codex, in the version of the row.
 import { agent, api, model, origin, quote, run, write } from "./agent.mjs";
 
-const name = process.env.CLIENT;
+const program = `${process.env.PACKAGE}/bin/codex.js`;
 write(".codex/config.toml", `
 model_provider = "envoy"
 model_reasoning_summary = "auto"
@@ -17,7 +17,7 @@ async function ask(prompt, { model: asked = model, again, schema } = {}) {
   const options = ["exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--model", asked];
   if (schema) options.push("--output-schema", write("schema.json", schema));
   if (again) options.push("resume", "--last");
-  const { events, printed } = await run(`${name}/bin/codex.js`, [...options, "-"], prompt);
+  const { events, printed } = await run(program, [...options, "-"], prompt);
   const items = (type) => events.filter((event) => event.type === "item.completed" && event.item.type === type).map((event) => event.item.text);
   const text = items("agent_message").at(-1);
   if (schema && !text) throw new Error(printed.text);
@@ -31,8 +31,7 @@ async function ask(prompt, { model: asked = model, again, schema } = {}) {
   };
 }
 
-const shells = {
-  "codex-0.63": (command) => `CALL shell ${quote({ command: ["bash", "-lc", command] })}`,
-  "codex-0.169": (command) => `CALL exec_command ${quote({ cmd: command })}`,
-};
-await agent({ ask, shell: shells[name], ways: ["resume"], lacks: ["stream"] });
+const shell = process.env.PACKAGE === "codex-0.63"
+  ? (command) => `CALL shell ${quote({ command: ["bash", "-lc", command] })}`
+  : (command) => `CALL exec_command ${quote({ cmd: command })}`;
+await agent({ ask, shell, ways: ["resume"], lacks: ["stream"] });
