@@ -4,13 +4,13 @@
 // what [Of] returns.
 //
 // A [View] has the model calls, each with its prompt and output as [Message]s of [Piece]s, and the steps. A record
-// counts repairs and does not say where they were made: the output is read once more, as the filter has read it, to find
-// the tokens. The only thing with a socket is [Handler], which serves the page on the admin port and takes records from a
-// [Source]; it reads, and changes nothing. A record may be redacted or cut, and an exchange may still go on: what is not
-// there is not shown, the words of a question included.
+// counts repairs and does not say where they were made: the output is read once more, as the filter has read it, to
+// find the tokens. The only thing with a socket is [Handler], which serves the page on the admin port and takes records
+// from a [Source]; it reads, and changes nothing. A record may be redacted or cut, and an exchange may still go on:
+// what is not there is not shown, the words of a question included.
 //
-// The page is the files below page: inspector.js follows the address and the keys, list.js has the list, exchange.js and
-// message.js show an exchange. They make elements and set their texts; nothing of a record is ever markup.
+// The page is the files below page: inspector.js follows the address and the keys, list.js has the list, exchange.js
+// and message.js show an exchange. They make elements and set their texts; nothing of a record is ever markup.
 package inspect
 
 import (

@@ -37,7 +37,8 @@ func firstWords(text string) string {
 	words := strings.Join(strings.Fields(text), " ")
 	runes := 0
 	for i := range words {
-		if runes++; runes > maxQuestion {
+		runes++
+		if runes > maxQuestion {
 			return words[:i] + "…"
 		}
 	}

@@ -39,8 +39,10 @@ func TestRepairs(t *testing.T) {
 	}{
 		{"none", "ok", []string{begun, "<|channel|>final<|message|>Hi<|return|>"}, nil, ""},
 		{
-			"of the format", "ok", []string{begun, "<|channel|>analysis<|message|>hm<|end|><|message|>no header<|return|>"},
-			map[string]int{"missing_channel": 1, "missing_start": 1}, "<|message|> missing_start+missing_channel",
+			"of the format", "ok",
+			[]string{begun, "<|channel|>analysis<|message|>hm<|end|><|message|>no header<|return|>"},
+			map[string]int{"missing_channel": 1, "missing_start": 1},
+			"<|message|> missing_start+missing_channel",
 		},
 		{"of one kind, as often as it is counted", "ok", []string{begun, "<|channel|>final<|message|>a<|end|><|end|><|end|>"}, map[string]int{"stray_stop": 1}, "<|end|> stray_stop"},
 		{"at the end", "ok", []string{begun, "<|channel|>final<|message|>a<|end|><|start|>assistant<|channel|>fin"}, map[string]int{"cut_header": 1}, "fin cut_header"},
@@ -54,13 +56,17 @@ func TestRepairs(t *testing.T) {
 		{"code", "ok", []string{begun, "<|channel|>analysis to=python code<|message|>x<|call|>"}, map[string]int{"invalid_arguments": 1}, ""},
 		{"names of all calls", "ok", []string{begun, call("{}")}, map[string]int{"unknown_tool": 1}, "<|message|> unknown_tool"},
 		{
-			"names of one of two calls", "ok", []string{begun, call("{}"), begun, call("{}")},
-			map[string]int{"unknown_tool": 1}, "",
+			"names of one of two calls", "ok",
+			[]string{begun, call("{}"), begun, call("{}")},
+			map[string]int{"unknown_tool": 1},
+			"",
 		},
+		// The header and half of the arguments are of the call before.
 		{
-			// The header and half of the arguments are of the call before.
-			"a call that continues", "ok", []string{begun, `<|channel|>commentary to=functions.f<|message|>{"a":`, begun + `<|channel|>commentary to=functions.f<|message|>{"a":`, ` True}<|call|>`},
-			map[string]int{"python_word": 1}, "<|call|> python_word",
+			"a call that continues", "ok",
+			[]string{begun, `<|channel|>commentary to=functions.f<|message|>{"a":`, begun + `<|channel|>commentary to=functions.f<|message|>{"a":`, ` True}<|call|>`},
+			map[string]int{"python_word": 1},
+			"<|call|> python_word",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,8 +111,9 @@ func TestStepsAreSorted(t *testing.T) {
 		{Kind: record.KindTool, At: 90, Tool: &record.ToolRun{Server: "s", Tool: "short", Micros: 5}},
 		{Kind: record.KindTool, At: 95, Tool: &record.ToolRun{Server: "s", Tool: "long", Micros: 20}},
 	}}
-	names := []string{}
-	for _, s := range Of(r).Steps {
+	steps := Of(r).Steps
+	names := make([]string, 0, len(steps))
+	for _, s := range steps {
 		names = append(names, strings.TrimSpace(s.Name+" "+s.Of))
 	}
 	if got, want := strings.Join(names, ", "), "decode, store get_chain, queue c, tool s.long, tool s.short"; got != want {

@@ -131,7 +131,8 @@ export function compare(before, now) {
   const side = (x, c) => el("div", {}, el("h3", {}, x.id + " · " + clock(x.started)),
     ...c.prompt.map((m) => message(m, holds(m) ? { differs: n } : {})));
   $("main").replaceChildren(section("Two prompts",
-    el("h2", {}, "Two prompts"), el("p", { role: "status" }, said), el("p", {}, el("a", { href: address(now.id) }, "back")),
+    el("h2", {}, "Two prompts"), el("p", { role: "status" }, said),
+    el("p", {}, el("a", { href: address(now.id) }, "back")),
     el("div", { class: "pair" }, side(before, a), side(now, b))));
   $("main").querySelector(".differs")?.scrollIntoView({ block: "center" });
 }

@@ -64,7 +64,7 @@ $("list").addEventListener("click", (e) => {
   if (a && a.hash === location.hash) toMain();
 });
 document.addEventListener("keydown", (e) => {
-  if (e.ctrlKey || e.altKey || e.metaKey || e.target.matches("input, select")) return;
+  if (e.ctrlKey || e.altKey || e.metaKey || e.target.matches("input:not([type=checkbox]), select")) return;
   if (e.key === "/") {
     e.preventDefault();
     search.focus();

@@ -7,7 +7,8 @@ export function message(m, o = {}) {
   const name = [
     m.choice ? "choice " + m.choice : "", m.role || "?", m.channel, m.type, m.recipient ? "to " + m.recipient : "",
   ].filter(Boolean).join(" ");
-  const brief = m.pieces.filter((p) => !p.kind).slice(0, 24).map((p) => p.text).join("").replace(/\s+/g, " ").slice(0, 90);
+  const first = m.pieces.filter((p) => !p.kind).slice(0, 24).map((p) => p.text).join("");
+  const brief = first.replace(/\s+/g, " ").slice(0, 90);
   const repairs = [...new Set(m.pieces.flatMap((p) => p.repairs || []))];
 
   const details = el("details", { open: o.open || o.differs !== undefined }, el("summary", {},
