@@ -231,6 +231,37 @@ func TestInspectorShowsTextOnly(t *testing.T) {
 	b.faults = nil
 }
 
+// Of a redacted record the page has lengths and times, and no word; an address leads to it. An address that is none
+// shows the list.
+func TestInspectorRedacted(t *testing.T) {
+	named := longNames()
+	named.ID = "redacted"
+	redacted := record.Redact(named)
+	page := inspected(t, "", &redacted)
+	b := openBrowser(t)
+	b.show(page+"#redacted", 400, 850, "light")
+	b.await(`document.querySelector("main")?.innerText.includes("redacted: record.content is false")`)
+
+	text := b.eval(`document.querySelector("main").textContent + document.querySelector("#list li:last-child").textContent`)
+	for word, want := range map[string]bool{
+		`"[201 bytes] 1": "[number]"`: true, "The record does not have it.": true, "Long names": false, "tool-long": false,
+	} {
+		if strings.Contains(text, word) != want {
+			t.Errorf("%q should be there: %t, in %s", word, want, text)
+		}
+	}
+	b.screenshot("400-light-redacted")
+	if faults := b.eval(overflows); faults != "" {
+		t.Errorf("overflows:\n%s", faults)
+	}
+
+	b.show(page+"#%", 400, 850, "light")
+	b.awaitRows(inspectedExchanges + 1)
+	if text := b.eval(`document.querySelector("main").innerText`); !strings.Contains(text, "Choose an exchange.") {
+		t.Errorf("at an address that is none: %s", text)
+	}
+}
+
 // An answer of more than 10,000 tokens is shown whole.
 func TestInspectorLongAnswer(t *testing.T) {
 	page := inspected(t, "")
@@ -508,6 +539,9 @@ func (b *browser) screenshot(name string) {
 	b.t.Helper()
 	if *screenshots == "" {
 		return
+	}
+	if err := os.MkdirAll(*screenshots, 0o755); err != nil { //nolint:gosec // of pictures
+		b.t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), b.picture(), 0o644); err != nil { //nolint:gosec // a picture
 		b.t.Fatal(err)

@@ -18,7 +18,7 @@ export function show(x) {
     section("Timeline", el("h2", {}, "Timeline"), timeline(x.view)),
     ...x.view.calls.map((c, i) => call(c, i + 1, opens)),
     fold("Request", true, x.request.method + " " + x.request.path, textOf(x.request.body)),
-    fold("Reply", true, "", x.view.refused || x.view.reply),
+    fold("Reply", true, "", x.view.refused || x.view.reply || (x.redacted ? "The record does not have it." : "")),
     fold("Configuration", false, "", x.config || ""),
   );
 }
