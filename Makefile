@@ -250,13 +250,15 @@ race: $(ENVOY) venv ## run all tests with the race detector, those of the stores
 	e2e/stores/run.sh -race || status=$$?; \
 	exit $$status
 
-# A folder for pictures of the inspector's page; empty: none are taken.
+# A folder for pictures of the inspector's page; empty: none are taken. RENEW=1 renews those of docs/inspector.md.
 SCREENSHOTS   ?=
+RENEW         ?=
 
 .PHONY: test-inspector
 test-inspector: $(ENVOY) ## test the inspector's page in a headless Chromium (Debian: chromium); SCREENSHOTS takes pictures
 	@go vet -tags browser ./e2e/operations
-	go test -tags browser -count 1 -timeout 10m -run '^TestInspector' ./e2e/operations -args -screenshots='$(if $(SCREENSHOTS),$(abspath $(SCREENSHOTS)))'
+	go test -tags browser -count 1 -timeout 10m -run '^TestInspector' ./e2e/operations -args \
+		-screenshots='$(if $(SCREENSHOTS),$(abspath $(SCREENSHOTS)))' -pictures='$(if $(RENEW),$(CURDIR)/docs/pictures)'
 
 .PHONY: replay
 replay: $(ENVOY) ## record all exchanges of the end-to-end tests, and replay them (10 minutes)

@@ -221,7 +221,11 @@ func (v *recordWriter) message(m *inspect.Message, tokens bool) {
 	if m.Recipient != "" {
 		v.print(style, " to %s", m.Recipient)
 	}
-	v.print("", "  (%d tokens)\n", len(m.Pieces))
+	v.print("", "  (%d tokens)", len(m.Pieces))
+	if repairs := m.Repairs(); len(repairs) > 0 {
+		v.print(styleNote, "  repaired: %s", strings.Join(repairs, ", "))
+	}
+	v.print("", "\n")
 
 	if !tokens {
 		// Pagers forget a color at the end of a line.
@@ -238,9 +242,13 @@ func (v *recordWriter) message(m *inspect.Message, tokens bool) {
 			v.print("", "%8.3f  ", *p.Logprob)
 		}
 		if p.Kind == inspect.Special {
-			v.print(styleSpecial, "%s\n", p.Text)
+			v.print(styleSpecial, "%s", p.Text)
 		} else {
-			v.print(style, "%q\n", p.Text)
+			v.print(style, "%q", p.Text)
 		}
+		if len(p.Repairs) > 0 {
+			v.print(styleNote, "  repaired: %s", strings.Join(p.Repairs, ", "))
+		}
+		v.print("", "\n")
 	}
 }

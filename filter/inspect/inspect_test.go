@@ -66,13 +66,13 @@ func TestOf(t *testing.T) {
 		t.Errorf("the second call: %+v", second)
 	}
 	want := []Step{
-		{"decode", "", 0, 1000},
-		{"queue", "a-0", 1000, 3000},
-		{"generate", "a-0", 3000, 4000},
-		{"tool", "docs.f", 7000, 8000},
-		{"queue", "a-1", 9000, 10000},
-		{"generate", "a-1", 10000, 11000},
-		{"end", "", 12000, 13000},
+		{"decode", "", 0, 0, 1000},
+		{"queue", "a-0", 1, 1000, 3000},
+		{"generate", "a-0", 1, 3000, 4000},
+		{"tool", "docs.f", 0, 7000, 8000},
+		{"queue", "a-1", 2, 9000, 10000},
+		{"generate", "a-1", 2, 10000, 11000},
+		{"end", "", 0, 12000, 13000},
 	}
 	if diff := cmp.Diff(want, v.Steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
@@ -121,6 +121,11 @@ func TestHandler(t *testing.T) {
 		"?repair=other":          "",
 		"?api=chat":              "",
 		"?limit=2":               "live c",
+		"?q=RESP_B":              "b",
+		"?q=weather%3F":          "live c b a",
+		"?q=+weather?++":         "live c b a",
+		"?q=weather&model=other": "b",
+		"?q=sun":                 "",
 	} {
 		status, body, _ := get("/inspector/records" + path)
 		var lines []Line
@@ -139,6 +144,9 @@ func TestHandler(t *testing.T) {
 	var x Shown
 	if err := json.Unmarshal([]byte(body), &x); err != nil || status != 200 || x.ID != "c" || len(x.View.Calls) != 2 {
 		t.Fatalf("%d %v %s", status, err, body)
+	}
+	if x.Question != "Weather?" {
+		t.Errorf("the question: %q", x.Question)
 	}
 	if !strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") || header.Get("Cache-Control") != "no-store" {
 		t.Errorf("headers: %v", header)

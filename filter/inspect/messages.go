@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -145,4 +146,17 @@ func (m *Message) Text() string {
 		}
 	}
 	return b.String()
+}
+
+// Repairs returns the kinds of repairs that were made in the message, each once.
+func (m *Message) Repairs() []string {
+	var kinds []string
+	for i := range m.Pieces {
+		for _, kind := range m.Pieces[i].Repairs {
+			if !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	return kinds
 }

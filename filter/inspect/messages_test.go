@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -76,6 +77,21 @@ func FuzzMessages(f *testing.F) {
 		}
 		if at != len(tokens) {
 			t.Fatalf("%d of %d tokens", at, len(tokens))
+		}
+
+		// So are those of an output, whatever its prompt has begun, and whatever is repaired in it.
+		half := len(tokens) / 2
+		at = 0
+		output := outputMessages(tokens[:half], tokens[half:])
+		newMarker(&record.Record{}).read(tokens[:half], output)
+		for _, m := range output {
+			if m.Start != at {
+				t.Fatalf("a message of the output begins at %d, not %d", m.Start, at)
+			}
+			at += len(m.Pieces)
+		}
+		if at != len(tokens)-half {
+			t.Fatalf("%d of %d tokens of the output", at, len(tokens)-half)
 		}
 	})
 }

@@ -50,8 +50,8 @@ func Handler(s Source, token string) http.Handler {
 		h := w.Header()
 		h.Set(
 			"Content-Security-Policy",
-			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "+
-				"form-action 'none'; frame-ancestors 'none'",
+			"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+				"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 		)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -99,17 +99,29 @@ type Line struct {
 	Live     bool          `json:"live,omitempty"`
 	Target   record.Target `json:"target"`
 	Result   record.Result `json:"result"`
+	// Question is the first words of what the user asked last; "": the record does not have them.
+	Question string `json:"question,omitempty"`
 }
 
 func newLine(r *record.Record, live bool) Line {
 	return Line{
 		ID: r.ID, Started: r.Started, Tenant: r.Tenant, Session: r.Settings.Session, Redacted: r.Redacted,
-		Live: live, Target: r.Target, Result: r.Result,
+		Live: live, Target: r.Target, Result: r.Result, Question: question(r),
 	}
 }
 
-// list writes the last exchanges that a query wants, the newest first: by model, outcome,
-// tenant, api and repair.
+// has reports whether a text, in lower case, is in what a row has: ids, the first words of the question, the error.
+func (l *Line) has(text string) bool {
+	for _, s := range []string{l.ID, l.Result.Response, l.Session, l.Question, l.Result.Error} {
+		if strings.Contains(strings.ToLower(s), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// list writes the last exchanges that a query wants, the newest first: by model, outcome, tenant, api and repair, and
+// by a text, see [Line.has].
 func list(w http.ResponseWriter, r *http.Request, s Source) {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), strconv.Itoa(maxListed)))
@@ -118,7 +130,12 @@ func list(w http.ResponseWriter, r *http.Request, s Source) {
 		return
 	}
 
+	// Questions are in one line, with single spaces.
+	text := strings.ToLower(strings.Join(strings.Fields(q.Get("q")), " "))
 	wanted := func(l *Line) bool {
+		if !l.has(text) {
+			return false
+		}
 		for name, value := range map[string]string{
 			"model": l.Target.Model, "outcome": l.Result.Outcome, "tenant": l.Tenant, "api": l.Target.API,
 		} {

@@ -14,14 +14,23 @@ import (
 // watcher takes the events of a record in their order.
 type watcher struct {
 	view   *View
-	prompt []harmony.Token
-	called int64 // when the last call was made
-	first  int64 // when its first tokens came; 0: none yet
-	open   bool  // the call has not ended
-	output map[int]*output
-	last   int64
-	shown  int // tokens of prompts in the view
+	marker *marker
 	reply  strings.Builder
+	// shown is how many tokens of prompts the view has.
+	shown int
+	// last is the time of the last event.
+	last int64
+
+	// The last model call.
+
+	prompt []harmony.Token
+	// called is when it was made.
+	called int64
+	// first is when its first tokens came; 0: none yet.
+	first int64
+	// open: it has not ended.
+	open   bool
+	output map[int]*output
 }
 
 // output is what a choice has said so far.
@@ -89,6 +98,13 @@ func (w *watcher) step(name, of string, from, to int64) {
 	w.view.Steps = append(w.view.Steps, Step{Name: name, Of: of, From: max(from, 0), To: max(to, from, 0)})
 }
 
+// callStep adds a step of the last call.
+func (w *watcher) callStep(name string, from, to int64) {
+	calls := len(w.view.Calls)
+	w.step(name, w.view.Calls[calls-1].ID, from, to)
+	w.view.Steps[len(w.view.Steps)-1].Call = calls
+}
+
 // continues matches the ids of calls that continue the output of the call before.
 var continues = regexp.MustCompile(`-c\d+$`)
 
@@ -144,7 +160,7 @@ func (w *watcher) tokens(e *record.Event) {
 	}
 	if w.first == 0 && len(t.IDs)+t.Count > 0 {
 		w.first = e.At
-		w.step("queue", c.ID, w.called, e.At)
+		w.callStep("queue", w.called, e.At)
 	}
 
 	o := w.output[t.Choice]
@@ -182,10 +198,12 @@ func (w *watcher) endCall(why string) {
 		c.Ended = why
 	}
 	if w.first > 0 {
-		w.step("generate", c.ID, w.first, w.last)
+		w.callStep("generate", w.first, w.last)
 	} else {
-		w.step("queue", c.ID, w.called, w.last)
+		w.callStep("queue", w.called, w.last)
 	}
+
+	begun := begunMessage(w.prompt)
 
 	// Choices are few and nearly always numbered from 0 on; one may be missing.
 	for choice := range len(w.output) + 1 {
@@ -193,7 +211,7 @@ func (w *watcher) endCall(why string) {
 		if o == nil {
 			continue
 		}
-		messages := Messages(o.tokens, harmony.RoleAssistant)
+		messages := outputMessages(begun, o.tokens)
 		for i := range messages {
 			messages[i].Choice = choice
 			for j := range messages[i].Pieces {
@@ -201,6 +219,37 @@ func (w *watcher) endCall(why string) {
 				messages[i].Pieces[j].At, messages[i].Pieces[j].Logprob = said.At, said.Logprob
 			}
 		}
+		w.marker.read(begun, messages)
 		c.Output = append(c.Output, messages...)
 	}
+}
+
+// begunMessage returns the message that a prompt has begun: its last header, and the text so far if the call continues
+// the output of another one.
+func begunMessage(prompt []harmony.Token) []harmony.Token {
+	for i, t := range slices.Backward(prompt) {
+		if t == harmony.TokenStart {
+			return prompt[i:]
+		}
+	}
+	return nil
+}
+
+// outputMessages returns the messages of an output whose prompt has begun one.
+func outputMessages(begun, output []harmony.Token) []Message {
+	if len(begun) == 0 {
+		return Messages(output, harmony.RoleAssistant)
+	}
+
+	messages := Messages(slices.Concat(begun, output), "")
+	for i := range messages {
+		m := &messages[i]
+		m.Start -= len(begun)
+		if m.Start < 0 {
+			// The header is the prompt's, what it says is true of the rest.
+			m.Pieces = m.Pieces[min(-m.Start, len(m.Pieces)):]
+			m.Start = 0
+		}
+	}
+	return slices.DeleteFunc(messages, func(m Message) bool { return len(m.Pieces) == 0 })
 }
