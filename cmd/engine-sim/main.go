@@ -51,6 +51,7 @@ type command struct {
 func parse(args []string, help io.Writer) (*command, error) {
 	c := &command{}
 	flags := flag.NewFlagSet("engine-sim", flag.ContinueOnError)
+	// A mistake is told in one line, by the error: package flag would print the whole text.
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "`address` to listen on; port 0 chooses a free port")
 	flags.BoolVar(&c.untilStdinEnd, "until-stdin-ends", false,
@@ -88,8 +89,8 @@ func parse(args []string, help io.Writer) (*command, error) {
 
 // usage writes the flags, and what messages and directives can say.
 func usage(flags *flag.FlagSet, to io.Writer) {
-	fmt.Fprint(to, "engine-sim is a simulated gpt-oss engine: SGLang, vLLM, TensorRT-LLM and llama.cpp on one port.\n\n"+
-		"Usage: engine-sim [flags]\n\nFlags:\n")
+	fmt.Fprint(to, "engine-sim is a simulated gpt-oss engine: "+
+		"SGLang, vLLM, TensorRT-LLM and llama.cpp on one port.\n\nUsage: engine-sim [flags]\n\nFlags:\n")
 	flags.SetOutput(to)
 	flags.PrintDefaults()
 	fmt.Fprint(to, "\n", enginesim.Reference)

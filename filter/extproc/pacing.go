@@ -152,18 +152,18 @@ func (x *exchange) canPace() bool {
 
 	case len(metadata.Get(header.Pacing)) == 0:
 		x.s.unpaced.route.Do(func() {
-			log.Warn("Replies are not paced: of a client that does not read, Envoy keeps the whole reply in its memory, " +
-				"some 250 bytes a token. Its configuration has no pacing route, or its ext_proc filter does not say so by " +
-				"the metadata " + header.Pacing + ". Add them, or limit the requests of each client where a gateway " +
-				"cannot have them (see docs/gateways/envoy.md#pacing)")
+			log.Warn("Replies are not paced: of a client that does not read, Envoy keeps the whole reply in its " +
+				"memory, some 250 bytes a token. Its configuration has no pacing route, or its ext_proc filter does " +
+				"not say so by the metadata " + header.Pacing + ". Add them, or limit the requests of each client " +
+				"where a gateway cannot have them (see docs/gateways/envoy.md#pacing)")
 		})
 		return false
 
 	case x.request.bodyless:
 		x.s.unpaced.filler.Do(func() {
-			log.Warn("What is stored is not paced: Envoy's configuration has the pacing route, and not the Lua filter " +
-				"that gives a body to GETs of what is stored. Of a client that does not read, Envoy keeps the whole " +
-				"reply in its memory (see docs/gateways/envoy.md#pacing)")
+			log.Warn("What is stored is not paced: Envoy's configuration has the pacing route, and not the Lua " +
+				"filter that gives a body to GETs of what is stored. Of a client that does not read, Envoy keeps " +
+				"the whole reply in its memory (see docs/gateways/envoy.md#pacing)")
 		})
 		return false
 	}
