@@ -45,6 +45,47 @@ func TestMetadataFields(t *testing.T) {
 	}
 }
 
+// TestAPINames compares the values of the field "api" in routing.md, and in the log in
+// operations.md, with the names of the endpoints.
+func TestAPINames(t *testing.T) {
+	names := endpointNames(t, "../filter")
+	row := regexp.MustCompile("(?m)^\\| `api` \\| (.*) \\|$")
+	for path, heading := range map[string]string{"routing.md": "## Dynamic metadata", "operations.md": "## Logs"} {
+		want := slices.Clone(names)
+		if path == "operations.md" {
+			// It is no endpoint of an API: it has no model, and so no metadata.
+			want = append(want, "models")
+			slices.Sort(want)
+		}
+		var got []string
+		if cell := row.FindStringSubmatch(section(t, path, heading)); cell != nil {
+			got = namesOfTables("| " + strings.Join(quoted.FindAllString(cell[1], -1), " ") + " |\n")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("names of APIs (-filter +%s):\n%s", path, diff)
+		}
+	}
+}
+
+// endpointNames returns the names of the APIs of all endpoints, sorted.
+func endpointNames(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	for _, files := range parsePackages(t, folder) {
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if pair, ok := n.(*ast.KeyValueExpr); ok && qualified(pair.Key, "") == ".API" {
+					if name, ok := literal(pair.Value); ok {
+						names = append(names, name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // section returns the text below a heading, up to the next one of its level.
 func section(t *testing.T, path, heading string) string {
 	t.Helper()

@@ -9,8 +9,8 @@
 // "envoy-harmony run --simulate" starts it, and holds its standard input open for as
 // long as it needs it (--until-stdin-ends).
 //
-// Package enginesim documents the lines of a message and the directives. A request's
-// header x-engine-sim accepts the same directives as --behavior.
+// "engine-sim -help" explains the lines of a message and the directives, as
+// docs/simulator.md does.
 package main
 
 import (
@@ -32,7 +32,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "engine-sim:", err)
@@ -47,10 +47,12 @@ type command struct {
 	engine        enginesim.Options
 }
 
-// parse reads the command line.
-func parse(args []string) (*command, error) {
+// parse reads the command line. Help that is asked for goes to help.
+func parse(args []string, help io.Writer) (*command, error) {
 	c := &command{}
 	flags := flag.NewFlagSet("engine-sim", flag.ContinueOnError)
+	// A mistake is told in one line, by the error: package flag would print the whole text.
+	flags.SetOutput(io.Discard)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:8000", "`address` to listen on; port 0 chooses a free port")
 	flags.BoolVar(&c.untilStdinEnd, "until-stdin-ends", false,
 		"end when standard input ends, which the program that started this one holds open")
@@ -61,8 +63,12 @@ func parse(args []string) (*command, error) {
 	flags.StringVar(&c.engine.Role, "role", "", "`role` as a disaggregated engine: prefill or decode (default both)")
 	directives := behaviorFlags(flags)
 
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		usage(flags, help)
 		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w (engine-sim -help lists the flags)", err)
 	}
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
@@ -79,6 +85,15 @@ func parse(args []string) (*command, error) {
 		c.engine.Models = strings.Split(*models, ",")
 	}
 	return c, nil
+}
+
+// usage writes the flags, and what messages and directives can say.
+func usage(flags *flag.FlagSet, to io.Writer) {
+	fmt.Fprint(to, "engine-sim is a simulated gpt-oss engine: "+
+		"SGLang, vLLM, TensorRT-LLM and llama.cpp on one port.\n\nUsage: engine-sim [flags]\n\nFlags:\n")
+	flags.SetOutput(to)
+	flags.PrintDefaults()
+	fmt.Fprint(to, "\n", enginesim.Reference)
 }
 
 // behaviorFlags adds the flags that are directives. It returns the directives in the
@@ -105,8 +120,8 @@ func behaviorFlags(flags *flag.FlagSet) *[]string {
 }
 
 // run parses the command line and serves the engine until ctx ends.
-func run(ctx context.Context, args []string) error {
-	c, err := parse(args)
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	c, err := parse(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -120,12 +135,12 @@ func run(ctx context.Context, args []string) error {
 		}()
 		ctx = parent
 	}
-	return serve(ctx, c.listen, enginesim.New(c.engine))
+	return serve(ctx, c.listen, enginesim.New(c.engine), stdout)
 }
 
 // serve serves the engine until ctx ends. Running requests then have one second to
 // end.
-func serve(ctx context.Context, address string, engine http.Handler) error {
+func serve(ctx context.Context, address string, engine http.Handler, stdout io.Writer) error {
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -141,7 +156,7 @@ func serve(ctx context.Context, address string, engine http.Handler) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	// Programs that start this one read the port from this line.
-	fmt.Printf("engine-sim listening on http://%s\n", listener.Addr())
+	fmt.Fprintf(stdout, "engine-sim listening on http://%s\n", listener.Addr())
 
 	select {
 	case err := <-failed:

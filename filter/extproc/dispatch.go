@@ -280,12 +280,12 @@ func (x *exchange) takeQueued(h *handled) {
 // when the reply's headers can be sent.
 func (x *exchange) beginLocal(h *handled) {
 	request := h.outcome.Request
-	x.local = !request.Info().Stream || !paces(x.ctx) || x.request.bodyless
+	x.local = !request.Info().Stream || !x.canPace()
 	r := x.beginRun(h, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
 	if x.local {
 		r.Start()
 	} else {
-		x.pace.begin(&x.to, &x.metadata)
+		x.beginPaced()
 	}
 }
 
@@ -356,7 +356,7 @@ func (x *exchange) answer(body []byte) {
 	}
 
 	// Envoy takes a local reply as a whole, however slowly its client reads.
-	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
+	if len(body) > largeAnswer && x.canPace() {
 		x.replyFrom(&wholeAnswer{body: body})
 		return
 	}

@@ -226,6 +226,9 @@ func (x *exchange) Expire(name run.Timer) {
 	case name == run.TimerBody:
 		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "",
 			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
+	case name == run.TimerHandle && x.phase == phaseRun:
+		// An engine that was to answer, in place of the pacing route, waits for a whole body.
+		x.runner.Run().Fail(notHandled().With(errNotPaced))
 	case name == run.TimerHandle:
 		x.SendError(notHandled())
 	case x.phase == phaseRun && name == run.TimerTotal && x.s.drain.over():

@@ -56,7 +56,12 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 // localReply ends the exchange because Envoy has answered the client by itself. The
 // body of that answer is dropped.
 func (x *exchange) localReply(status int) {
-	err := apierror.New(status, "", "", "The gateway ended the request: %s.", http.StatusText(status))
+	var cause error
+	if x.pace.strayed(status) {
+		status, cause = http.StatusBadGateway, errNotPaced
+	}
+	err := apierror.New(status, "", "", "The gateway ended the request: %s.", http.StatusText(status)).With(cause)
+
 	if r := x.runner.Run(); r != nil {
 		r.Cancel() // which stores what there is of the reply
 	}
@@ -178,6 +183,7 @@ func (x *exchange) takeMarks(n int, end bool) {
 	case x.phase == phaseFollow:
 		x.stored.begin()
 	default:
+		x.runner.Timers.Clear(run.TimerHandle)
 		x.runner.Run().Start()
 	}
 }

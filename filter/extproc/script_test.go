@@ -105,6 +105,7 @@ type wiring struct {
 	spans     *telemetrytest.Recorder // nil: without OpenTelemetry
 	paced     bool                    // Envoy has the pacing route
 	ownEnvoy  bool                    // Envoy has the upstreams of the configuration, and no others
+	stream    grpcmetadata.MD         // of Envoy's stream; nil: none, as of a socket
 }
 
 // newServer wires a server as package filter does. A nil change: the defaults, with
@@ -263,7 +264,10 @@ type fakeEnvoy struct {
 func (s *scripted) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
 	if s.wire.paced {
-		ctx = grpcmetadata.NewIncomingContext(ctx, grpcmetadata.Pairs(header.Pacing, "on"))
+		s.wire.stream = grpcmetadata.Pairs(header.Pacing, "on")
+	}
+	if s.wire.stream != nil {
+		ctx = grpcmetadata.NewIncomingContext(ctx, s.wire.stream)
 	}
 	e := &fakeEnvoy{ctx: ctx, in: make(chan *extprocv3.ProcessingRequest), ended: make(chan struct{})}
 	e.leave = func() {

@@ -60,20 +60,23 @@ type Server struct {
 	telemetry *telemetry.Telemetry
 	own       []string // request headers that are read here and go no further
 
-	memory memoryBudget
-	drain  *drain
-	others *otherModels
+	memory  memoryBudget
+	drain   *drain
+	others  *otherModels
+	unpaced *unpaced
 }
 
 // New makes the service.
 func New(o Options) *Server {
-	s := &Server{memory: memoryBudget{held: newHoldings()}, drain: newDrain(), others: &otherModels{}}
+	s := &Server{
+		memory: memoryBudget{held: newHoldings()}, drain: newDrain(), others: &otherModels{}, unpaced: &unpaced{},
+	}
 	return s.With(o)
 }
 
 // With returns a server of another configuration. The bytes that the requests of
-// both hold count together, and draining one of the two drains both. Exchanges that
-// s has begun go on as they are. With s nil it is New.
+// both hold count together, draining one of the two drains both, and what is warned of once
+// is not warned of again. Exchanges that s has begun go on as they are. With s nil it is New.
 func (s *Server) With(o Options) *Server {
 	if s == nil {
 		return New(o)
@@ -86,6 +89,7 @@ func (s *Server) With(o Options) *Server {
 		memory:    newMemoryBudget(&o.Config.Limits, o.Env.Now, s.memory.held),
 		drain:     s.drain,
 		others:    s.others,
+		unpaced:   s.unpaced,
 	}
 
 	// What Envoy chooses replicas by, and who is recorded, clients do not decide.

@@ -23,14 +23,12 @@ func (x *exchange) replyFrom(f api.Follower) {
 	x.phase = phaseFollow
 	x.stored = &storedReply{followed: newFollowed(f, x.request.share), x: x}
 	x.runner.Timers.ClearAll()
-	if x.local = !paces(x.ctx) || x.request.bodyless; x.local {
+	if x.local = !x.canPace(); x.local {
 		x.stored.begin()
 		return
 	}
 
-	// The service for marks answers at once, or something is wrong with Envoy's routes.
-	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
-	x.pace.begin(&x.to, &x.metadata)
+	x.beginPaced()
 }
 
 // begin sends the headers and lets the stream be read.

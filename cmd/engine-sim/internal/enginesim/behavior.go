@@ -10,58 +10,38 @@ import (
 	"time"
 )
 
-// Behavior is how an engine sends its response, and which faults it simulates. It
-// is set by directives, key=value separated by spaces:
-//
-//	tokens-per-event=4          ids per event; random:8 for 1 to 8
-//	delay=5ms                   before each token
-//	rate=50                     tokens a second, by a schedule: token i, from 0, is due i/rate
-//	                            after the first one, however late the ones before were
-//	start=1790000000000000      with rate: when the first token is due, in microseconds of the
-//	                            Unix epoch; otherwise when the response begins
-//	first=200ms                 before the first token, or before the error
-//	cut=7                       bytes of the body per write; random:100 for 1 to 100
-//	seed=1                      of all random numbers
-//	output-ids=cumulative       SGLang: incremental or cumulative ids
-//	meet=1s                     how long a prefill or decode request waits for the other
-//	grammar=ignore              obey or ignore constraint grammars
-//	crlf=true                   lines end with \r\n
-//	comments=true               a comment line before each event
-//	status=503                  the response is this status without a stream
-//	retry-after=2               that header of the status, in seconds
-//	body=json                   body of the status: json, detail, envoy, html or empty
-//	fault=KIND@N                after N tokens of each choice:
-//	                            error   an event {"error":…}, then [DONE]
-//	                            cut     the connection is closed
-//	                            end     the body ends without an error
-//	                            done    [DONE] without a finish reason
-//	                            abort   finish reason abort
-//	                            abort503 the same with that status (SGLang)
-//	                            garbage a line that is not JSON
-//	                            hang    nothing until the client disconnects
-//
-// Directives come from Options, from the request header x-engine-sim, and from lines
-// "SIM key=value …" of the last user message. Later ones override earlier ones. Lines
-// "SIM/prefill key=value …" and "SIM/decode …" apply only to engines of that role. The
-// header and the lines exist only in the simulator.
+// Behavior is how an engine sends its response, and which faults it simulates. It is
+// set by directives, key=value separated by spaces, which [Reference] lists. They come
+// from Options, from the request header x-engine-sim, and from lines "SIM key=value …"
+// of the last user message; later ones override earlier ones. The header and the lines
+// exist only in the simulator.
 type Behavior struct {
+	// When tokens come, and how many in one event.
 	TokensPerEvent Count
+	First          time.Duration
 	Delay          time.Duration
 	Rate           float64
-	Start          time.Time // zero: when the response begins
-	First          time.Duration
-	Meet           time.Duration // 0: 30 s
-	Cut            Count
-	Seed           uint64
-	Cumulative     bool
-	Ungrammatical  bool
-	CRLF           bool
-	Comments       bool
-	Status         int
-	RetryAfter     int
-	Body           string
-	Fault          string
-	FaultAt        int
+	// Zero: when the response begins.
+	Start time.Time
+	// How long a prefill or decode request waits for the other. 0: 30 s.
+	Meet time.Duration
+
+	// What the tokens are, and the form of the events.
+	Seed          uint64
+	Ungrammatical bool
+	Cumulative    bool
+	Cut           Count
+	CRLF          bool
+	Comments      bool
+
+	// A status in place of a stream.
+	Status     int
+	RetryAfter int
+	Body       string
+
+	// What happens after FaultAt tokens.
+	Fault   string
+	FaultAt int
 }
 
 // Count is a number, or the upper limit of a random one. 0 means "not set".

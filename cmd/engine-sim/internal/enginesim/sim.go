@@ -5,34 +5,9 @@
 //
 // # The model
 //
-// The model parses the prompt's tokens and follows the lines of the last user
-// message:
-//
-//	THINK text        the analysis (default "The user wants a reply.")
-//	NOTHINK           no analysis
-//	COMMENTARY text   a preamble before the first call
-//	CALL name args    a call of functions.name; a name with a dot is the recipient
-//	                  itself, and python is the built-in tool if the prompt has it.
-//	                  One call per turn: after j tool results the line j+1. ${x} in
-//	                  args is the member x of the last JSON result of a tool
-//	SAY text          the final answer, after all calls
-//	JSON text         the same
-//	WORDS n [ms]      the final answer w1 w2 … wn, with a pause of ms before each word
-//	RECALL            RECALL: and the X of every "REMEMBER X" in all user messages
-//	AGAIN line        the line, if the same prompt was seen before
-//	LAST_ASSISTANT    LAST: and the last final text before this message
-//	ECHO_SYSTEM       SYSTEM: and the instructions in the prompt
-//	ECHO_TOOLS        TOOLS: and the names of the tools in the prompt, sorted
-//	@@script@@        exactly these tokens: <start> <end> <message> <channel>
-//	                  <constrain> <return> <call>, <#12345> an id, <rand N> N filler
-//	                  words, <loop> filler words without end, otherwise text. Several
-//	                  scripts are used one per turn, as in @@one@@two@@
-//
-// Without such a line, the model answers tool results with "RESULT: " and the last
-// one, a question about weather or temperature with a call of a tool whose name
-// contains weather, a "# Response Formats" section with a minimal instance, and
-// everything else with "Hello there friend.". A prompt that is not a Harmony
-// conversation gets filler words until max_tokens.
+// The model parses the prompt's tokens and follows the lines of the last user message,
+// of which [Reference] is the list. A prompt that is not a Harmony conversation gets
+// filler words until max_tokens.
 //
 // The supported grammars are xgrammar's structural tags, without EBNF and with special
 // tokens as tokens. If a grammar does not accept the scripted output, the model writes
@@ -41,8 +16,8 @@
 // # The engine
 //
 // The engine stops at stop ids and limits, counts cached prefixes, notices when a
-// client disconnects, and records requests: GET /sim/requests. [Behavior] describes
-// timing and faults. With Options.Role it is the prefill or the decode engine of a
+// client disconnects, and records requests: GET /sim/requests. A [Behavior] is its
+// timing and its faults. With Options.Role it is the prefill or the decode engine of a
 // disaggregated SGLang or vLLM; its bootstrap server is on its own port. gRPC requires
 // a server with unencrypted HTTP/2. Further paths of engines are /health, /v1/models,
 // /get_model_info and /abort_request; gRPC
@@ -52,6 +27,7 @@ package enginesim
 
 import (
 	"context"
+	_ "embed" // for Reference
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +43,12 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
+
+// Reference is the text that explains the lines of a message, the directives and the
+// records. "engine-sim -help" and docs/simulator.md show it.
+//
+//go:embed script.txt
+var Reference string
 
 // Options configure a Sim. Zero values stand for the defaults.
 type Options struct {
