@@ -5,6 +5,20 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# Targets whose runs docs/support.md lists. "support run" stands around each of them, and leaves a record in bin/runs.
+RECORDED := test race test-envoys test-stores test-clients smoke-clients test-engines test-charts test-charts-quick \
+	test-cluster test-image test-dist test-inspector attack replay soak fuzz-quick differential
+
+# Called by hand or by CI, they come here first. RECORDING is set in the make below, which has the rules themselves.
+ifneq ($(if $(RECORDING),,$(filter $(RECORDED),$(MAKECMDGOALS))),)
+
+.PHONY: $(MAKECMDGOALS)
+$(MAKECMDGOALS):
+	@mkdir -p bin && go build -o bin/support ./docs/support
+	@$(if $(filter $@,$(RECORDED)),bin/support run -target $@ --) $(MAKE) --no-print-directory RECORDING=yes $@
+
+else
+
 ENVOY_VERSION := 1.40.0
 # Envoys of "make test-envoys": of each minor version that the filter supports, the
 # newest that PyPI has.
@@ -65,6 +79,10 @@ clean: ## remove everything that make has built and downloaded
 	rm -rf bin dist $(BIN) $(VENV) $(CLIENT_VENV) .venv-peers .engines e2e/*/node_modules e2e/clients/node/node_modules e2e/clients/node/*/node_modules harmony/bench/.peers harmony/differential/.differential
 
 # release
+
+.PHONY: support
+support: ## write docs/support.md from the records of what was run with this code
+	go run ./docs/support write
 
 .PHONY: image
 image: ## build the image IMAGE for PLATFORMS with docker, podman or buildah
@@ -351,3 +369,5 @@ bench-peers: ## compare the speed of package harmony with other implementations 
 .PHONY: differential
 differential: ## compare package harmony with the reference implementations from PyPI
 	harmony/differential/run.sh
+
+endif

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxInCell is the number of components that a cell of the matrix names.
+const maxInCell = 3
+
+// page returns docs/support.md. It is a function of the JSON alone.
+func (s *Support) page() string {
+	var b strings.Builder
+	b.WriteString("# Support matrix\n\n" +
+		"<!-- Written by make support from support.json. Do not edit. -->\n\n" +
+		"What the tests ran, with which versions, and what came of it. Programs read [support.json](support.json).\n\n")
+	s.writeFilter(&b)
+	s.writeRuns(&b)
+	s.writeMatrix(&b)
+	s.writeComponents(&b)
+	s.writeNotRun(&b)
+	return b.String()
+}
+
+func (s *Support) writeFilter(b *strings.Builder) {
+	changed := ""
+	if s.Filter.Dirty {
+		changed = " with changes that are not committed"
+	}
+	fmt.Fprintf(b, "The results are for commit `%.12s` of %s%s,\n", s.Filter.Commit, day(s.Filter.Date), changed)
+	b.WriteString("and for later ones that change pages alone. A result of other code does not count: the target is *not run*,\n" +
+		"and its last result stands beside it. *In part* means that tests were skipped, because the machine could not\n" +
+		"run them.\n\n")
+
+	b.WriteString("## Versions of the filter\n\n")
+	if len(s.Releases) == 0 {
+		b.WriteString("There is no release yet: the main branch is supported. From the first one on, [this rule](release.md#support)\n" +
+			"holds.\n\n")
+		return
+	}
+	b.WriteString("By the [rule](release.md#support). A minor without an end is the newest one.\n\n" +
+		"| minor | first release | newest version | supported until |\n|---|---|---|---|\n")
+	for _, r := range s.Releases {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", r.Minor, r.Released, r.Latest, orDash(r.End))
+	}
+	b.WriteString("\n")
+}
+
+func (s *Support) writeRuns(b *strings.Builder) {
+	b.WriteString("## Runs\n\n" +
+		"*Tests* are those whose names go test prints, *packages* those that passed.\n\n" +
+		"| command | what it does | result | date | commit | minutes | packages | tests | skipped | failed |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
+	for i := range s.Targets {
+		t := &s.Targets[i]
+		if t.Result == notRun {
+			fmt.Fprintf(b, "| `make %s` | %s | %s%s | – | – | – | – | – | – | – |\n", t.Target, t.Help, notRun, t.before())
+			continue
+		}
+		r := t.Run
+		result := r.Result
+		if r.Reason != "" {
+			result += ": " + r.Reason
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | `%.12s` | %.1f | %s | %s | %s | %s |\n", r.Command, t.Help, result, day(r.Date),
+			r.Commit, r.Seconds/60, count(r.Packages), count(r.Tests), names(r.Skipped), names(r.Failed))
+	}
+
+	s.writeNotes(b)
+}
+
+// writeNotes writes what the runs themselves say that they left out.
+func (s *Support) writeNotes(b *strings.Builder) {
+	var notes []string
+	for i := range s.Targets {
+		if s.Targets[i].Result == notRun {
+			continue
+		}
+		for _, note := range s.Targets[i].Run.Notes {
+			notes = append(notes, fmt.Sprintf("| `%s` | `%s` |\n", s.Targets[i].Target,
+				strings.NewReplacer("`", "'", "|", `\|`).Replace(note)))
+		}
+	}
+	if len(notes) == 0 {
+		b.WriteString("\n")
+		return
+	}
+	b.WriteString("\nWhat these runs said about things that they left out:\n\n| target | |\n|---|---|\n" +
+		strings.Join(notes, "") + "\n")
+}
+
+// writeMatrix writes a row for each target, and in it what ran together.
+func (s *Support) writeMatrix(b *strings.Builder) {
+	b.WriteString("## What ran together\n\n" +
+		"Each row is one combination with the filter of this commit. A number stands for the rows of the table below.\n\n" +
+		"| target | Envoy | gateway | Kubernetes | engine | client | store | result |\n|---|---|---|---|---|---|---|---|\n")
+	for i := range s.Targets {
+		t := &s.Targets[i]
+		row := make([]string, 0, len(kinds))
+		for _, kind := range kinds[:len(kinds)-1] {
+			row = append(row, s.cell(t.Target, kind))
+		}
+
+		// Fuzzing and the archives have nothing beside the filter.
+		if strings.Trim(strings.Join(row, ""), "–") == "" {
+			continue
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", t.Target, strings.Join(row, " | "), t.Result)
+	}
+	b.WriteString("\n")
+}
+
+// cell names the components of a kind that take part in a target.
+func (s *Support) cell(target, kind string) string {
+	var found []string
+	for _, c := range s.Components {
+		for _, check := range c.Checks {
+			if c.Kind == kind && check.Target == target {
+				found = append(found, c.short(check.Version))
+			}
+		}
+	}
+
+	switch {
+	case len(found) == 0:
+		return "–"
+	case len(found) > maxInCell:
+		return fmt.Sprintf("[%d](#%s)", len(found), strings.ToLower(kind))
+	default:
+		return strings.Join(found, ", ")
+	}
+}
+
+// short names a component in a cell whose column is headed by its kind. ran is the version that a run had.
+func (c *Component) short(ran string) string {
+	version := c.Version
+	if version == "" {
+		version = ran
+	}
+	if c.Name == c.Kind {
+		return version
+	}
+	return strings.TrimSpace(c.Name + " " + version)
+}
+
+func (s *Support) writeComponents(b *strings.Builder) {
+	for _, kind := range kinds {
+		heading := strings.ToUpper(kind[:1]) + kind[1:]
+		fmt.Fprintf(b, "## %s\n\n| name | version | from | results |\n|---|---|---|---|\n", heading)
+		for _, c := range s.Components {
+			if c.Kind == kind {
+				fmt.Fprintf(b, "| %s | %s | %s | %s |\n", c.Name, c.versions(), c.from(), c.results())
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
+// versions returns the version of the tree, or those that runs had.
+func (c *Component) versions() string {
+	if c.Version != "" {
+		return c.Version
+	}
+	var found []string
+	for _, check := range c.Checks {
+		if check.Version != "" && !slices.Contains(found, check.Version) {
+			found = append(found, check.Version)
+		}
+	}
+	return orDash(strings.Join(found, ", "))
+}
+
+func (c *Component) from() string {
+	switch {
+	case c.Source != "":
+		return "`" + c.Source + "`"
+	case len(c.Checks) > 0:
+		return "the machine"
+	default:
+		return "–"
+	}
+}
+
+// results returns what came of a component, by result: the targets and how it took part in them.
+func (c *Component) results() string {
+	if len(c.Checks) == 0 {
+		return notRun + ": no target has it"
+	}
+
+	var order []string
+	of := map[string][]string{}
+	for _, check := range c.Checks {
+		// Targets in which it had the same part stand together.
+		key := check.Result
+		if check.What != "" {
+			key += " (" + check.What + ")"
+		}
+		if of[key] == nil {
+			order = append(order, key)
+		}
+		of[key] = append(of[key], "`"+check.Target+"`")
+	}
+	for i, key := range order {
+		order[i] = key + ": " + strings.Join(of[key], ", ")
+	}
+	return strings.Join(order, "; ")
+}
+
+func (s *Support) writeNotRun(b *strings.Builder) {
+	b.WriteString("## What no target runs\n\n")
+	for _, what := range s.Uncovered {
+		fmt.Fprintf(b, "- %s\n", what)
+	}
+}
+
+// day is the date of a time.
+func day(date string) string { return date[:min(len(date), len(time.DateOnly))] }
+
+func orDash(text string) string {
+	if text == "" {
+		return "–"
+	}
+	return text
+}
+
+func count(n int) string {
+	if n == 0 {
+		return "–"
+	}
+	return fmt.Sprint(n)
+}
+
+// names returns the names of tests, or how many there are.
+func names(tests []string) string {
+	const most = 5
+	switch {
+	case len(tests) == 0:
+		return "–"
+	case len(tests) > most:
+		return fmt.Sprintf("%d, see support.json", len(tests))
+	default:
+		return "`" + strings.Join(tests, "`, `") + "`"
+	}
+}
