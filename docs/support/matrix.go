@@ -84,7 +84,8 @@ func write(ctx context.Context, root string, stdout io.Writer) error {
 		fmt.Fprintf(stdout, "%-18s %s%s\n", t.Target, t.Result, t.before())
 	}
 	if support.Filter.Dirty {
-		fmt.Fprintln(stdout, "The tree has changes that are not committed, so no result counts: commit, run, make support.")
+		fmt.Fprintln(stdout, "The tree has changes that are not committed, so no result counts:")
+		fmt.Fprintln(stdout, "commit, run the targets, and then make support.")
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (o *Outcome) result() string {
 
 var (
 	testLine    = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+) \(`)
-	packageLine = regexp.MustCompile(`^(ok  |FAIL)\t(\S+)(.*)`)
+	packageLine = regexp.MustCompile(`^(ok {2}|FAIL)\t(\S+)(.*)`)
 	sectionLine = regexp.MustCompile(`^== (.+)$`)
 	noteLine    = regexp.MustCompile(`(?i)\b(is|was|were) not (tested|checked|run)\b|\bNOT CHECKED\b|\bSKIPPED\b`)
 	// filePath is a path of the machine, which has no place in a file that is committed.

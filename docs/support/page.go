@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,9 +14,13 @@ const maxInCell = 3
 // page returns docs/support.md. It is a function of the JSON alone.
 func (s *Support) page() string {
 	var b strings.Builder
-	b.WriteString("# Support matrix\n\n" +
-		"<!-- Written by make support from support.json. Do not edit. -->\n\n" +
-		"What the tests ran, with which versions, and what came of it. Programs read [support.json](support.json).\n\n")
+	b.WriteString(`# Support matrix
+
+<!-- Written by make support from support.json. Do not edit. -->
+
+What the tests ran, with which versions, and what came of it. Programs read [support.json](support.json).
+
+`)
 	s.writeFilter(&b)
 	s.writeRuns(&b)
 	s.writeMatrix(&b)
@@ -24,90 +29,107 @@ func (s *Support) page() string {
 	return b.String()
 }
 
+// row writes a row of a table.
+func row(b *strings.Builder, cells ...string) {
+	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// head writes the head of a table.
+func head(b *strings.Builder, cells ...string) {
+	row(b, cells...)
+	b.WriteString(strings.Repeat("|---", len(cells)) + "|\n")
+}
+
 func (s *Support) writeFilter(b *strings.Builder) {
 	changed := ""
 	if s.Filter.Dirty {
 		changed = " with changes that are not committed"
 	}
 	fmt.Fprintf(b, "The results are for commit `%.12s` of %s%s,\n", s.Filter.Commit, day(s.Filter.Date), changed)
-	b.WriteString("and for later ones that change pages alone. A result of other code does not count: the target is *not run*,\n" +
-		"and its last result stands beside it. *In part* means that tests were skipped, because the machine could not\n" +
-		"run them.\n\n")
+	b.WriteString(`and for later ones that change pages alone. A result of other code does not count: the target is *not run*, and its
+last result stands beside it. *In part* means that tests were skipped, because the machine could not run them.
 
-	b.WriteString("## Versions of the filter\n\n")
+## Versions of the filter
+
+`)
+
 	if len(s.Releases) == 0 {
-		b.WriteString("There is no release yet: the main branch is supported. From the first one on, [this rule](release.md#support)\n" +
-			"holds.\n\n")
+		b.WriteString(`There is no release yet: the main branch is supported. [The rule](release.md#support) for later.
+
+`)
 		return
 	}
-	b.WriteString("By the [rule](release.md#support). A minor without an end is the newest one.\n\n" +
-		"| minor | first release | newest version | supported until |\n|---|---|---|---|\n")
+	b.WriteString("By [this rule](release.md#support). A minor without an end is the newest one.\n\n")
+	head(b, "minor", "first release", "newest version", "supported until")
 	for _, r := range s.Releases {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", r.Minor, r.Released, r.Latest, orDash(r.End))
+		row(b, r.Minor, r.Released, r.Latest, orDash(r.End))
 	}
 	b.WriteString("\n")
 }
 
 func (s *Support) writeRuns(b *strings.Builder) {
-	b.WriteString("## Runs\n\n" +
-		"*Tests* are those whose names go test prints, *packages* those that passed.\n\n" +
-		"| command | what it does | result | date | commit | minutes | packages | tests | skipped | failed |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("## Runs\n\n*Tests* are those whose names go test prints, *packages* those that passed.\n\n")
+	head(b, "command", "what it does", "result", "date", "commit", "minutes", "packages", "tests", "skipped", "failed")
 	for i := range s.Targets {
 		t := &s.Targets[i]
 		if t.Result == notRun {
-			fmt.Fprintf(b, "| `make %s` | %s | %s%s | – | – | – | – | – | – | – |\n", t.Target, t.Help, notRun, t.before())
+			row(b, code("make "+t.Target), t.Help, notRun+t.before(), "–", "–", "–", "–", "–", "–", "–")
 			continue
 		}
-		r := t.Run
-		result := r.Result
-		if r.Reason != "" {
-			result += ": " + r.Reason
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | `%.12s` | %.1f | %s | %s | %s | %s |\n", r.Command, t.Help, result, day(r.Date),
-			r.Commit, r.Seconds/60, count(r.Packages), count(r.Tests), names(r.Skipped), names(r.Failed))
-	}
 
+		run := t.Run
+		result := run.Result
+		if run.Reason != "" {
+			result += ": " + run.Reason
+		}
+		row(b, code(run.Command), t.Help, result, day(run.Date), code(fmt.Sprintf("%.12s", run.Commit)),
+			fmt.Sprintf("%.1f", run.Seconds/60), count(run.Packages), count(run.Tests), names(run.Skipped), names(run.Failed))
+	}
+	b.WriteString("\n")
 	s.writeNotes(b)
 }
 
 // writeNotes writes what the runs themselves say that they left out.
 func (s *Support) writeNotes(b *strings.Builder) {
-	var notes []string
+	var notes strings.Builder
 	for i := range s.Targets {
 		if s.Targets[i].Result == notRun {
 			continue
 		}
 		for _, note := range s.Targets[i].Run.Notes {
-			notes = append(notes, fmt.Sprintf("| `%s` | `%s` |\n", s.Targets[i].Target,
-				strings.NewReplacer("`", "'", "|", `\|`).Replace(note)))
+			// A bar would end the cell.
+			note = strings.NewReplacer("`", "'", "|", `\|`).Replace(note)
+			row(&notes, code(s.Targets[i].Target), code(note))
 		}
 	}
-	if len(notes) == 0 {
-		b.WriteString("\n")
-		return
+
+	if notes.Len() > 0 {
+		b.WriteString("What these runs said about things that they left out:\n\n")
+		head(b, "target", "")
+		b.WriteString(notes.String() + "\n")
 	}
-	b.WriteString("\nWhat these runs said about things that they left out:\n\n| target | |\n|---|---|\n" +
-		strings.Join(notes, "") + "\n")
 }
 
 // writeMatrix writes a row for each target, and in it what ran together.
 func (s *Support) writeMatrix(b *strings.Builder) {
-	b.WriteString("## What ran together\n\n" +
-		"Each row is one combination with the filter of this commit. A number stands for the rows of the table below.\n\n" +
-		"| target | Envoy | gateway | Kubernetes | engine | client | store | result |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(`## What ran together
+
+Each row is one combination with the filter of this commit. A number leads to the table that has so many of them.
+
+`)
+	columns := kinds[:len(kinds)-1]
+	head(b, append(append([]string{"target"}, columns...), "result")...)
 	for i := range s.Targets {
 		t := &s.Targets[i]
-		row := make([]string, 0, len(kinds))
-		for _, kind := range kinds[:len(kinds)-1] {
-			row = append(row, s.cell(t.Target, kind))
+		cells := make([]string, 0, len(kinds))
+		for _, kind := range columns {
+			cells = append(cells, s.cell(t.Target, kind))
 		}
 
 		// Fuzzing and the archives have nothing beside the filter.
-		if strings.Trim(strings.Join(row, ""), "–") == "" {
-			continue
+		if strings.Trim(strings.Join(cells, ""), "–") != "" {
+			row(b, append(append([]string{code(t.Target)}, cells...), t.Result)...)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", t.Target, strings.Join(row, " | "), t.Result)
 	}
 	b.WriteString("\n")
 }
@@ -148,10 +170,11 @@ func (c *Component) short(ran string) string {
 func (s *Support) writeComponents(b *strings.Builder) {
 	for _, kind := range kinds {
 		heading := strings.ToUpper(kind[:1]) + kind[1:]
-		fmt.Fprintf(b, "## %s\n\n| name | version | from | results |\n|---|---|---|---|\n", heading)
+		b.WriteString("## " + heading + "\n\n")
+		head(b, "name", "version", "from", "results")
 		for _, c := range s.Components {
 			if c.Kind == kind {
-				fmt.Fprintf(b, "| %s | %s | %s | %s |\n", c.Name, c.versions(), c.from(), c.results())
+				row(b, c.Name, c.versions(), c.from(), c.results())
 			}
 		}
 		b.WriteString("\n")
@@ -175,7 +198,7 @@ func (c *Component) versions() string {
 func (c *Component) from() string {
 	switch {
 	case c.Source != "":
-		return "`" + c.Source + "`"
+		return code(c.Source)
 	case len(c.Checks) > 0:
 		return "the machine"
 	default:
@@ -200,7 +223,7 @@ func (c *Component) results() string {
 		if of[key] == nil {
 			order = append(order, key)
 		}
-		of[key] = append(of[key], "`"+check.Target+"`")
+		of[key] = append(of[key], code(check.Target))
 	}
 	for i, key := range order {
 		order[i] = key + ": " + strings.Join(of[key], ", ")
@@ -229,8 +252,10 @@ func count(n int) string {
 	if n == 0 {
 		return "–"
 	}
-	return fmt.Sprint(n)
+	return strconv.Itoa(n)
 }
+
+func code(text string) string { return "`" + text + "`" }
 
 // names returns the names of tests, or how many there are.
 func names(tests []string) string {

