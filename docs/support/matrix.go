@@ -120,7 +120,7 @@ func gather(ctx context.Context, root string) (*Support, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Runs of other machines, which have no file here.
+	// Other machines have run what this one cannot, and "make clean" removes the files of this one.
 	before, err := readSupport(root)
 	if err != nil {
 		return nil, err
@@ -159,10 +159,14 @@ func gather(ctx context.Context, root string) (*Support, error) {
 func readSupport(root string) (*Support, error) {
 	s := &Support{}
 	err := readJSON(jsonFile(root), s)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return s, nil
+	case err != nil:
+		// A merge of two branches leaves both results in it.
+		return nil, fmt.Errorf("%w: after a merge take the file of either side, and run make support", err)
 	}
-	return s, err
+	return s, nil
 }
 
 // resultOf chooses the run that stands for a target: one of this code before all others, then the latest.
@@ -280,7 +284,7 @@ func readReleases(root string) ([]Release, error) {
 			minors = append(minors, Release{Minor: m[1], Latest: m[1] + "." + m[2]})
 			i = len(minors) - 1
 		}
-		// The last one that is read is the first of its minor.
+		// The changelog begins with the newest: the last one that is read is the first of its minor.
 		minors[i].Released = m[3]
 	}
 	slices.SortFunc(minors, func(a, b Release) int { return -compareVersions(a.Minor, b.Minor) })

@@ -88,11 +88,16 @@ func (r *reader) Write(b []byte) (int, error) {
 }
 
 // end returns the outcome once the command has ended.
-func (r *reader) end() Outcome {
+func (r *reader) end(succeeded bool) Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.line(string(r.partial))
 	r.partial = nil
+
+	// A command that was stopped has not come to the end of its section, and nothing tells it from one that has.
+	if !succeeded && r.outcome.Parts[r.section] == passed {
+		delete(r.outcome.Parts, r.section)
+	}
 	return r.outcome
 }
 
@@ -107,6 +112,7 @@ func (r *reader) line(line string) {
 	}
 	if m := sectionLine.FindStringSubmatch(line); m != nil {
 		r.section = m[1]
+		// Until a package of it fails.
 		r.part(r.section, passed)
 		return
 	}
@@ -133,6 +139,7 @@ func (r *reader) test(name, result string, upper bool) {
 }
 
 func (r *reader) pkg(ok, cached bool) {
+	// "FAIL" alone, at the end of the output, has no package and is not seen here.
 	if !ok {
 		r.part(r.section, failed)
 		return
@@ -158,6 +165,7 @@ func (r *reader) note(line string) {
 	if !noteLine.MatchString(line) || len(line) > maxNote || slices.Contains(r.outcome.Notes, line) {
 		return
 	}
+	// Who says more is a test that logs, and not one that was left out.
 	if len(r.outcome.Notes) < maxNotes {
 		r.outcome.Notes = append(r.outcome.Notes, line)
 	}

@@ -42,17 +42,20 @@ func head(b *strings.Builder, cells ...string) {
 
 func (s *Support) writeFilter(b *strings.Builder) {
 	changed := ""
+	// Somebody writes the page before a commit, to have the versions right: it says so.
 	if s.Filter.Dirty {
 		changed = " with changes that are not committed"
 	}
 	fmt.Fprintf(b, "The results are for commit `%.12s` of %s%s,\n", s.Filter.Commit, day(s.Filter.Date), changed)
-	b.WriteString(`and for later ones that change pages alone. A result of other code does not count: the target is *not run*, and its
-last result stands beside it. *In part* means that tests were skipped, because the machine could not run them.
+	b.WriteString(`and for later ones that change pages alone. A result of other code does not count: the target is *not
+run*, and its last result stands beside it. *In part* means that tests were skipped, because the machine could not run
+them.
 
 ## Versions of the filter
 
 `)
 
+	// The rule alone until CHANGELOG.md has a version.
 	if len(s.Releases) == 0 {
 		b.WriteString(`There is no release yet: the main branch is supported. [The rule](release.md#support) for later.
 
@@ -83,7 +86,8 @@ func (s *Support) writeRuns(b *strings.Builder) {
 			result += ": " + run.Reason
 		}
 		row(b, code(run.Command), t.Help, result, day(run.Date), code(fmt.Sprintf("%.12s", run.Commit)),
-			fmt.Sprintf("%.1f", run.Seconds/60), count(run.Packages), count(run.Tests), names(run.Skipped), names(run.Failed))
+			fmt.Sprintf("%.1f", run.Seconds/60), count(run.Packages), count(run.Tests),
+			names(run.Skipped), names(run.Failed))
 	}
 	b.WriteString("\n")
 	s.writeNotes(b)
@@ -171,6 +175,10 @@ func (s *Support) writeComponents(b *strings.Builder) {
 	for _, kind := range kinds {
 		heading := strings.ToUpper(kind[:1]) + kind[1:]
 		b.WriteString("## " + heading + "\n\n")
+		// Gaps of a client are expectations of its test.
+		if kind == clientKind {
+			b.WriteString("*Passed*: the client does what [clients](clients.md#what-works-with-each) says.\n\n")
+		}
 		head(b, "name", "version", "from", "results")
 		for _, c := range s.Components {
 			if c.Kind == kind {
@@ -215,7 +223,7 @@ func (c *Component) results() string {
 	var order []string
 	of := map[string][]string{}
 	for _, check := range c.Checks {
-		// Targets in which it had the same part stand together.
+		// A row for each target would hide what matters, whether all of them passed.
 		key := check.Result
 		if check.What != "" {
 			key += " (" + check.What + ")"

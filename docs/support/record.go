@@ -125,7 +125,7 @@ func (t *target) record(
 	}
 
 	run.Seconds = time.Since(start).Round(time.Second).Seconds()
-	run.Outcome, run.Result, run.Reason = lines.end(), failed, ""
+	run.Outcome, run.Result, run.Reason = lines.end(status == 0), failed, ""
 	if status == 0 {
 		run.Result = run.result()
 	}
@@ -143,6 +143,7 @@ func (t *target) record(
 func execute(args []string, stdout, stderr io.Writer) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, stderr
+	// Make gets the terminal's signals itself. This process has to outlive it, to write the record.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -178,11 +178,25 @@ FAIL
 		for rest := text; rest != ""; rest = rest[min(size, len(rest)):] {
 			_, _ = r.Write([]byte(rest[:min(size, len(rest))]))
 		}
-		if diff := cmp.Diff(want, r.end()); diff != "" {
+		if diff := cmp.Diff(want, r.end(false)); diff != "" {
 			t.Errorf("in pieces of %d (-want +got):\n%s", size, diff)
 		}
 		if r.versions["Redis"] != "7.0.15" || r.versions["PostgreSQL"] != "15.14" {
 			t.Errorf("versions %v", r.versions)
+		}
+	}
+}
+
+// The section in which a run was stopped has no result.
+func TestStoppedSection(t *testing.T) {
+	for succeeded, want := range map[bool]map[string]string{
+		true:  {"Envoy 1.40.0": passed, "Envoy 1.39.3": passed},
+		false: {"Envoy 1.40.0": passed},
+	} {
+		r := newReader(map[string]bool{"Envoy 1.40.0": true, "Envoy 1.39.3": true})
+		_, _ = r.Write([]byte("== Envoy 1.40.0\nok  \ta\t1s\n== Envoy 1.39.3\nok  \ta\t1s\n"))
+		if diff := cmp.Diff(want, r.end(succeeded).Parts); diff != "" {
+			t.Errorf("succeeded %v (-want +got):\n%s", succeeded, diff)
 		}
 	}
 }

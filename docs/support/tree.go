@@ -109,7 +109,10 @@ func pins() []pinned {
 			gatewayKind, "Envoy Gateway", "tools/cluster/envoy-gateway/go.mod", goModule(gatewayModule),
 			in("in a cluster", "test-cluster"),
 		},
-		{gatewayKind, "Envoy Gateway, its translator", "tools/charts/egctl/go.mod", goModule(gatewayModule), translated},
+		{
+			gatewayKind, "Envoy Gateway, its translator", "tools/charts/egctl/go.mod", goModule(gatewayModule),
+			translated,
+		},
 		{gatewayKind, "Istio, istiod's code", "tools/istio/go.mod", goModule("istio.io/istio"), translated},
 		{gatewayKind, "Istio", crds, crd("istio.io/api"), valid},
 		{gatewayKind, "kgateway", crds, crd("github.com/kgateway-dev/kgateway/v2"), valid},
@@ -148,9 +151,9 @@ func pins() []pinned {
 
 // machine are the components whose versions are those of the machine that tests, and engines that nothing tests.
 func machine() []Component {
-	simulated := append(slices.Clone(stackTargets), "test-envoys")
+	simulated := in("simulated", append(slices.Clone(stackTargets), "test-envoys")...)
 	return []Component{
-		{Kind: engineKind, Name: "engine-sim, every kind", Source: "cmd/engine-sim", Checks: in("simulated", simulated...)},
+		{Kind: engineKind, Name: "engine-sim, every kind", Source: "cmd/engine-sim", Checks: simulated},
 		{Kind: engineKind, Name: "SGLang: sglang, sglang-grpc", Checks: []Check{}},
 		{Kind: engineKind, Name: "TensorRT-LLM: trtllm-grpc", Checks: []Check{}},
 		{Kind: storeKind, Name: "Redis", Checks: in("one node, and a cluster of one", "test-stores", "race")},
@@ -236,6 +239,7 @@ func envoys(root string) ([]Component, error) {
 	}
 
 	versions := strings.Fields(list)
+	// The two lists are kept by hand.
 	if !slices.Contains(versions, standard) {
 		versions = append([]string{standard}, versions...)
 	}
@@ -291,6 +295,7 @@ func clients(root string) ([]Component, error) {
 	var all []manifest
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		// npm's files stand beside the manifests.
 		if name == "package" || name == "package-lock" {
 			continue
 		}

@@ -26,9 +26,9 @@ type imageList struct {
 	Manifests []descriptor `json:"manifests"`
 }
 
-// writeLayout unpacks an OCI archive to out/image, the folder that crane pushes, and writes the digests of the image and
-// of its platforms to out/image.digest and out/image.ARCH.digest. They are known before anything is pushed: the registry
-// gets these bytes.
+// writeLayout unpacks an OCI archive to out/image, the folder that crane pushes, and writes the digests of the image
+// and of its platforms to out/image.digest and out/image.ARCH.digest. They are known before anything is pushed: the
+// registry gets these bytes.
 func writeLayout(_ context.Context, o *options) error {
 	if o.archive == "" {
 		return errors.New("name the image's archive with -archive")
