@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -207,6 +208,44 @@ func TestWorkflowFaultsAreFound(t *testing.T) {
 	w := &workflow{Permissions: map[string]string{"contents": "write"}}
 	if got := w.faults(nil); len(got) != 1 {
 		t.Errorf("rights of all jobs: %q", got)
+	}
+}
+
+// A dry run prints what would be published or signed, and a real one wants to know where.
+func TestPublishingStepsRunDry(t *testing.T) {
+	makeSteps := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{
+			"--no-print-directory", "--dry-run", "VERSION=1.2.3", "release-push", "release-sign", "release-attest", "release-publish",
+		}, args...)...)
+		cmd.Dir = root
+		// Flags and variables of the make that runs the tests are not for this one.
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") || strings.HasPrefix(v, "REGISTRY")
+		})
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+
+	out, err := makeSteps("DRY=yes")
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for _, line := range lines {
+		if !strings.HasPrefix(line, `echo "would run:" `) {
+			t.Errorf("a dry run executes %s", line)
+		}
+	}
+	if len(lines) != 7 {
+		t.Errorf("%d commands: %s", len(lines), out)
+	}
+
+	if out, err := makeSteps(); err == nil || !strings.Contains(out, "name the registry: REGISTRY=HOST/PATH") {
+		t.Errorf("without a registry: %v: %s", err, out)
+	}
+	out, err = makeSteps("REGISTRY=registry.example/team")
+	if err != nil || strings.Contains(out, "would run") || !strings.Contains(out, "/crane push ") {
+		t.Errorf("with a registry: %v: %s", err, out)
 	}
 }
 
