@@ -57,12 +57,14 @@ func TestCheck(t *testing.T) {
 				}
 			}
 			out := t.TempDir()
-			args := []string{"check", "-source", s.dir, "-version", "1.2.3", "-out", out}
-			err := run(t.Context(), args)
+			check := func(more ...string) error {
+				return run(t.Context(), append([]string{"check", "-source", s.dir, "-version", "1.2.3", "-out", out}, more...))
+			}
+			err := check()
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
-			if err := run(t.Context(), append(args, "-dry")); err != nil {
+			if err := check("-dry"); err != nil {
 				t.Errorf("a dry run fails: %v", err)
 			}
 			notes, err := os.ReadFile(filepath.Join(out, "notes.md"))

@@ -56,8 +56,10 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, *options) error{"root": writeRoots, "image": buildImage,
-		"dist": writeDist, "check": check, "layout": writeLayout}
+	commands := map[string]func(context.Context, *options) error{
+		"root": writeRoots, "image": buildImage,
+		"dist": writeDist, "check": check, "layout": writeLayout,
+	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("name a command")
