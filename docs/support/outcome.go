@@ -54,7 +54,7 @@ const (
 	maxNote  = 200
 )
 
-// reader is a writer that reads the output of a run. Standard output and standard error write to it at the same time.
+// reader reads the output of a run, line by line, from its streams.
 type reader struct {
 	mu      sync.Mutex
 	outcome Outcome
@@ -63,8 +63,6 @@ type reader struct {
 	parts   map[string]bool
 	section string
 
-	// partial is a line whose end has not come.
-	partial []byte
 	// versions are those that lines have said, by program.
 	versions map[string]string
 }
@@ -73,17 +71,25 @@ func newReader(parts map[string]bool) *reader {
 	return &reader{parts: parts, versions: map[string]string{}}
 }
 
-func (r *reader) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.partial = append(r.partial, b...)
+// stream is standard output or standard error. Both are written at the same time, and each has lines of its own: one
+// may come between two halves of a line of the other.
+type stream struct {
+	reader *reader
+	// partial is a line whose end has not come.
+	partial []byte
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.reader.mu.Lock()
+	defer s.reader.mu.Unlock()
+	s.partial = append(s.partial, b...)
 	for {
-		line, rest, whole := bytes.Cut(r.partial, []byte("\n"))
+		line, rest, whole := bytes.Cut(s.partial, []byte("\n"))
 		if !whole {
 			return len(b), nil
 		}
-		r.line(strings.TrimRight(string(line), "\r"))
-		r.partial = rest
+		s.reader.line(strings.TrimRight(string(line), "\r"))
+		s.partial = rest
 	}
 }
 
@@ -91,9 +97,6 @@ func (r *reader) Write(b []byte) (int, error) {
 func (r *reader) end(succeeded bool) Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.line(string(r.partial))
-	r.partial = nil
-
 	// A command that was stopped has not come to the end of its section, and nothing tells it from one that has.
 	if !succeeded && r.outcome.Parts[r.section] == passed {
 		delete(r.outcome.Parts, r.section)

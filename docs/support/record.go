@@ -119,7 +119,8 @@ func (t *target) record(
 	// A process that is killed leaves this one, and not the record of a run before.
 	warn(run.save(runsDir(root)))
 	lines := newReader(parts)
-	status, err := execute(args, io.MultiWriter(stdout, lines), io.MultiWriter(stderr, lines))
+	status, err := execute(args,
+		io.MultiWriter(stdout, &stream{reader: lines}), io.MultiWriter(stderr, &stream{reader: lines}))
 	if err != nil {
 		return status, err
 	}

@@ -143,7 +143,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// The output is read in any pieces.
+// The output is read in any pieces, with another stream between them.
 func TestOutcome(t *testing.T) {
 	const text = `go vet ./...
 ok  	example.com/a	1.2s
@@ -175,8 +175,10 @@ FAIL
 
 	for _, size := range []int{1, 7, len(text)} {
 		r := newReader(parts)
+		stdout, stderr := &stream{reader: r}, &stream{reader: r}
 		for rest := text; rest != ""; rest = rest[min(size, len(rest)):] {
-			_, _ = r.Write([]byte(rest[:min(size, len(rest))]))
+			_, _ = stdout.Write([]byte(rest[:min(size, len(rest))]))
+			_, _ = stderr.Write([]byte("go: downloading a module\ngo: "))
 		}
 		if diff := cmp.Diff(want, r.end(false)); diff != "" {
 			t.Errorf("in pieces of %d (-want +got):\n%s", size, diff)
@@ -194,7 +196,7 @@ func TestStoppedSection(t *testing.T) {
 		false: {"Envoy 1.40.0": passed},
 	} {
 		r := newReader(map[string]bool{"Envoy 1.40.0": true, "Envoy 1.39.3": true})
-		_, _ = r.Write([]byte("== Envoy 1.40.0\nok  \ta\t1s\n== Envoy 1.39.3\nok  \ta\t1s\n"))
+		_, _ = (&stream{reader: r}).Write([]byte("== Envoy 1.40.0\nok  \ta\t1s\n== Envoy 1.39.3\nok  \ta\t1s\n"))
 		if diff := cmp.Diff(want, r.end(succeeded).Parts); diff != "" {
 			t.Errorf("succeeded %v (-want +got):\n%s", succeeded, diff)
 		}
