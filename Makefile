@@ -100,6 +100,8 @@ dist: $(BIN)/cyclonedx-gomod ## write the archives of release VERSION into dist/
 DRY      ?=
 # Where image and chart go, as HOST/PATH.
 REGISTRY ?= $(if $(DRY),REGISTRY,$(error name the registry: REGISTRY=HOST/PATH))
+# Who pushes there. The password is REGISTRY_PASSWORD in the environment, which no command line shows.
+REGISTRY_USER ?= $(if $(DRY),REGISTRY_USER,$(error name the user of the registry: REGISTRY_USER))
 
 RELEASE := $(CURDIR)/bin/release
 PUBLISH := $(if $(DRY),@echo "would run:")
@@ -140,7 +142,7 @@ release-image: ## build the image of a release for two platforms, and write its 
 # Cosign and Helm find the password where crane has put it.
 .PHONY: release-login
 release-login: $(if $(DRY),,$(BIN)/crane) ## log in at REGISTRY with REGISTRY_USER and REGISTRY_PASSWORD
-	$(PUBLISH) $(BIN)/crane auth login $(firstword $(subst /, ,$(REGISTRY))) --username "$$REGISTRY_USER" --password-stdin <<<"$$REGISTRY_PASSWORD"
+	$(PUBLISH) $(BIN)/crane auth login $(firstword $(subst /, ,$(REGISTRY))) --username $(REGISTRY_USER) --password-stdin <<<"$${REGISTRY_PASSWORD-}"
 
 .PHONY: release-push
 release-push: $(if $(DRY),,$(BIN)/crane) ## push the image of a release to REGISTRY
