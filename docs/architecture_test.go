@@ -138,7 +138,7 @@ func receiver(e ast.Expr) string {
 
 // outsideTable are the packages that are no part of the program: tests, what tests
 // share, generators and benchmarks.
-var outsideTable = regexp.MustCompile(`^e2e|^docs$|/bench/|/internal/gen$|test$`)
+var outsideTable = regexp.MustCompile(`^e2e|^docs(/|$)|/bench/|/internal/gen$|test$`)
 
 var (
 	tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|[^|]*\\| ([^|]*) \\|$")

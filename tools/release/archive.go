@@ -34,8 +34,10 @@ func tarball(entries []entry, modified time.Time) ([]byte, error) {
 		}
 
 		// USTAR has no further times and owners, and every tar reads it.
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.text)), Mode: mode,
-			ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.text)), Mode: mode,
+			ModTime: modified, Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}

@@ -18,17 +18,25 @@ type builder string
 var errNoBuilder = errors.New(
 	"no image builder works here: install docker with buildx and start its daemon, or install podman or buildah")
 
-// findBuilder returns the first of docker, podman and buildah that works.
+// findBuilder returns the first of docker, podman and buildah that works, or the one that BUILDER names.
 func findBuilder(ctx context.Context) (builder, error) {
+	wanted := os.Getenv("BUILDER")
 	for _, probes := range [][]string{
 		{"docker", "docker buildx version", "docker info"},
 		{"podman", "podman info"},
 		{"buildah", "buildah info"},
 	} {
+		if wanted != "" && wanted != probes[0] {
+			continue
+		}
+
 		// That a program is installed says little: docker may have no daemon or no buildx.
 		if works(ctx, probes[1:]) {
 			return builder(probes[0]), nil
 		}
+	}
+	if wanted != "" {
+		return "", fmt.Errorf("%w: BUILDER=%s allows no other", errNoBuilder, wanted)
 	}
 	return "", errNoBuilder
 }
@@ -55,6 +63,11 @@ func buildImage(ctx context.Context, o *options) error {
 	roots.out = filepath.Join(o.out, "out") // as in the Dockerfile
 	if err := writeRoots(ctx, &roots); err != nil {
 		return err
+	}
+
+	if b != "docker" && len(o.platforms) > 1 {
+		// They add to a list of that name, and would leave the platforms of an earlier build in it.
+		_ = exec.CommandContext(ctx, string(b), "manifest", "rm", o.image).Run()
 	}
 	for _, args := range b.commands(o) {
 		cmd := exec.CommandContext(ctx, string(b), args...)

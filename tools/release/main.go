@@ -23,6 +23,8 @@ Commands:
   root   compile the program and write the files of the image, for each platform
   image  do the same, and build the image with docker, podman or buildah
   dist   write the archives of a release, with SBOMs and checksums
+  check  look whether the folder is the tag of the version, and write its notes
+  layout unpack an image that was written with -archive, and write its digests
 `
 
 func main() {
@@ -48,11 +50,16 @@ type options struct {
 
 	// sbomTool is the program cyclonedx-gomod.
 	sbomTool string
+
+	// dry: check prints what is missing and succeeds.
+	dry bool
 }
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, *options) error{"root": writeRoots, "image": buildImage,
-		"dist": writeDist}
+	commands := map[string]func(context.Context, *options) error{
+		"root": writeRoots, "image": buildImage,
+		"dist": writeDist, "check": check, "layout": writeLayout,
+	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("name a command")
@@ -79,7 +86,8 @@ func parse(command string, args []string) (*options, error) {
 
 	f.StringVar(&o.out, "out", "", "the `folder` to write to")
 	f.StringVar(&o.image, "image", "", "the image's `name:tag` (default: envoy-harmony:VERSION)")
-	f.StringVar(&o.archive, "archive", "", "write the image to this `file`, an OCI archive")
+	f.StringVar(&o.archive, "archive", "", "write the image to this `file`, an OCI archive (layout: read it)")
+	f.BoolVar(&o.dry, "dry", false, "check: print what is missing, and succeed")
 	f.StringVar(&o.sbomTool, "sbom-tool", "", "the `program` cyclonedx-gomod")
 	list := f.String("platforms", "linux/amd64", "the image's `platforms`, separated by commas")
 

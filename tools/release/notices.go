@@ -86,8 +86,10 @@ func (s *source) linked(ctx context.Context) ([]*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	modules["std"] = &module{path: "std", version: s.toolchain, dir: strings.TrimSpace(goroot),
-		folders: map[string]bool{".": true}}
+	modules["std"] = &module{
+		path: "std", version: s.toolchain, dir: strings.TrimSpace(goroot),
+		folders: map[string]bool{".": true},
+	}
 
 	for path := range dataModules {
 		list, err := output(ctx, s.dir, s.environment(releasePlatforms[0]), "go", "list", "-m", "-f",

