@@ -190,6 +190,26 @@ smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients with th
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 	@e2e/stores/run.sh
 
+# The versions that "make test-upgrade" begins with: e2e/upgrade/from.json says why these.
+FROM ?= $(shell sed -n 's/.*"commit": "\(.*\)",.*/\1/p' e2e/upgrade/from.json)
+
+# Its source is gone after the build: tools that walk the tree would find it.
+bin/upgrade/%/envoy-harmony:
+	@git cat-file -e '$*^{commit}' 2>/dev/null || { echo "make test-upgrade: this clone has no commit $*: run git fetch --unshallow, or set FROM" >&2; exit 1; }
+	@echo "Building the program of $*, which takes some minutes the first time:"
+	@rm -rf $(@D) && mkdir -p $(@D)/src && git archive $* | tar -x -C $(@D)/src
+	cd $(@D)/src && go build -buildvcs=false -o ../envoy-harmony ./cmd/envoy-harmony
+	@rm -rf $(@D)/src
+
+.PHONY: test-upgrade
+test-upgrade: $(ENVOY) $(FROM:%=bin/upgrade/%/envoy-harmony) ## go from each version FROM to this one and back, under load (3 minutes each)
+	@status=0; for commit in $(FROM); do \
+		echo "== from $$commit"; \
+		UPGRADE_COMMIT=$$commit UPGRADE_FROM=$(CURDIR)/bin/upgrade/$$commit/envoy-harmony \
+			e2e/stores/run.sh -- go test -count 1 -timeout 30m ./e2e/upgrade || status=$$?; \
+	done; \
+	exit $$status
+
 .PHONY: test-envoys
 test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need Envoy with each of ENVOY_VERSIONS (4 minutes each); RUN selects
 	@failed=; for version in $(ENVOY_VERSIONS); do \
