@@ -240,12 +240,13 @@ func sealedReasoning(t *testing.T, f *fleet) func(t *testing.T) {
 	}
 
 	return func(t *testing.T) {
-		// Without its content the reasoning is in the sealed text alone.
+		// Without its content, and with another id of the call, by which the store would have it, the
+		// reasoning is in the sealed text alone.
 		_, last := f.ask(t, "/v1/responses", fmt.Sprintf(`{"model":%q,"input":[{"role":"user","content":%s},`+
 			`{"type":"reasoning","id":%q,"summary":[],"encrypted_content":%q},%s,`+
-			`{"type":"function_call_output","call_id":%q,"output":"sun"}]%s}`,
-			checkModel, quoted(toolTurn), sealed.Get("id").Str, sealed.Get("encrypted_content").Str, call.Raw,
-			call.Get("call_id").Str, more))
+			`{"type":"function_call_output","call_id":"call_other","output":"sun"}]%s}`,
+			checkModel, quoted(toolTurn), sealed.Get("id").Str, sealed.Get("encrypted_content").Str,
+			strings.Replace(call.Raw, call.Get("call_id").Str, "call_other", 1), more))
 		wantPrompt(t, last, analysisOf(secretPlan))
 	}
 }
@@ -262,9 +263,10 @@ func signatures(t *testing.T, f *fleet) func(t *testing.T) {
 	}
 
 	return func(t *testing.T) {
+		// As above: by the id of the call the store would have the reasoning.
 		_, last := f.ask(t, "/v1/messages", fmt.Sprintf(`{"model":%q,"messages":[%s,{"role":"assistant","content":%s},`+
-			`{"role":"user","content":[{"type":"tool_result","tool_use_id":%q,"content":"sun"}]}],%s}`,
-			checkModel, question, asking.Get("content").Raw, call, more))
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_other","content":"sun"}]}],%s}`,
+			checkModel, question, strings.Replace(asking.Get("content").Raw, call, "toolu_other", 1), more))
 		wantPrompt(t, last, analysisOf(secretPlan))
 	}
 }
