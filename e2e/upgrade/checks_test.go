@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,6 +39,7 @@ var checks = []check{
 	{"approvals", shared, approvals},
 	{"kept-reasoning", shared, keptReasoning},
 	{"background", shared, background},
+	{"budgets", shared, budgets},
 	{"memory", notShared, forgotten},
 	{"sealed-reasoning", anyStore, sealedReasoning},
 	{"signatures", anyStore, signatures},
@@ -227,6 +229,36 @@ func (f *fleet) awaitStatus(t *testing.T, path, status string) gjson.Result {
 		t.Errorf("%s is not %s: %s", path, status, r)
 	}
 	return r
+}
+
+// budgets is what was taken of a token budget: the same request takes the same each time.
+func budgets(t *testing.T, f *fleet) func(t *testing.T) {
+	body := fmt.Sprintf(`{"model":%q,"max_tokens":100,"messages":[{"role":"user","content":"SAY x"}]}`, budgetModel)
+	rest := func(t *testing.T) int {
+		t.Helper()
+		resp := f.Do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body))
+		text := stack.ReadText(t, resp)
+		n, err := strconv.Atoi(resp.Header.Get("x-ratelimit-remaining-tokens"))
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v: %s", resp.StatusCode, err, text)
+		}
+		return n
+	}
+
+	first := rest(t)
+	// What a reply has not used is returned after its end.
+	second := 0
+	stack.Eventually(t, "the return of unused tokens", func() bool {
+		second = rest(t)
+		taken := first - second
+		first = second
+		return taken > 0 && taken < 100
+	})
+	return func(t *testing.T) {
+		if third := rest(t); third >= second || third < second-300 {
+			t.Errorf("%d tokens were left, and %d are", second, third)
+		}
+	}
 }
 
 // sealedReasoning is a tool turn of a client that stores nothing here.

@@ -55,8 +55,9 @@ var sealKeys = map[string][]string{
 
 // Models: the checks have an engine of their own, whose records the load would push out.
 const (
-	checkModel = stack.VLLMModel
-	loadModel  = stack.SGLangModel
+	checkModel  = stack.VLLMModel
+	budgetModel = "openai/gpt-oss-120b"
+	loadModel   = stack.SGLangModel
 )
 
 // places is how many filters Envoy knows: two that serve, two for the version that follows.
@@ -99,11 +100,21 @@ func newFleet(t *testing.T, printer release, store string) *fleet {
 			map[string]any{"kind": "vllm", "urls": []string{front.URL}},
 			map[string]any{"kind": "sglang", "urls": []string{stack.StartSim(t, log)}},
 		},
-		"models": []any{map[string]any{"match": "=" + checkModel, "engine": "vllm"}},
-		"tools":  map[string]any{"servers": []any{map[string]any{"label": "docs", "url": f.docs.URL}}},
+		"models": []any{
+			map[string]any{"match": "=" + checkModel, "engine": "vllm"},
+			map[string]any{"match": "=" + budgetModel, "engine": "vllm"},
+		},
+		"tools": map[string]any{"servers": []any{map[string]any{"label": "docs", "url": f.docs.URL}}},
 		// Held streams end when the test lets them, however slow the machine is.
 		"drain_timeout": "5m",
 	}
+	if !lacks(t, "budgets") {
+		// A window that does not end in the test: its ends are 366 days apart.
+		f.config["token_budgets"] = []any{map[string]any{
+			"name": "year", "match": "=" + budgetModel, "tokens": 1_000_000, "window": "8784h",
+		}}
+	}
+
 	for i := range f.addresses {
 		f.addresses[i] = "127.0.0.1:" + stack.FreePort(t)
 	}

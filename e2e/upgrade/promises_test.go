@@ -16,6 +16,8 @@ type earlierVersion struct {
 	Commit, Why string
 	// Announced has what has changed since, each with the words of CHANGELOG.md.
 	Announced map[string]string
+	// Lacks has the checks for what the version does not have yet.
+	Lacks []string
 }
 
 // earlierVersions reads from.json. Tests run in folder e2e.
@@ -31,19 +33,31 @@ func earlierVersions(t *testing.T) (all []earlierVersion) {
 	return all
 }
 
-// announced reports whether something has changed since the version that the test begins with:
-// "compactions", "keys", "prompts", "tables", or "config KEY". Of a version that is not in
-// from.json nothing has.
-func announced(t *testing.T, what string) bool {
+// begun returns the version that the test begins with. Of one that is not in from.json nothing
+// has changed.
+func begun(t *testing.T) earlierVersion {
 	t.Helper()
 	name := os.Getenv("UPGRADE_COMMIT")
 	for _, v := range earlierVersions(t) {
 		if name != "" && strings.HasPrefix(v.Commit, name) {
-			_, found := v.Announced[what]
-			return found
+			return v
 		}
 	}
-	return false
+	return earlierVersion{}
+}
+
+// announced reports whether something has changed since the version that the test begins with:
+// "compactions", "keys", "prompts", "tables", or "config KEY".
+func announced(t *testing.T, what string) bool {
+	t.Helper()
+	_, found := begun(t).Announced[what]
+	return found
+}
+
+// lacks reports whether the version that the test begins with has nothing for a check.
+func lacks(t *testing.T, check string) bool {
+	t.Helper()
+	return slices.Contains(begun(t).Lacks, check)
 }
 
 // What the tests take as changed is in the changelog, in these words.

@@ -103,7 +103,7 @@ func (f *fleet) change(t *testing.T, name string, to release, place int) {
 	}
 	var all []pending
 	for _, c := range checks {
-		if c.store == anyStore || (c.store == shared) == f.shared {
+		if (c.store == anyStore || (c.store == shared) == f.shared) && !lacks(t, c.name) {
 			all = append(all, pending{c.name, c.begin(t, f)})
 		}
 	}
