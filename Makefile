@@ -186,7 +186,7 @@ demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulat
 
 # The limit ends what hangs. It is of one package, which takes up to 5 minutes, and several times
 # that on a machine that does other work.
-TEST_LIMIT ?= 30m
+TEST_LIMIT ?= 20m
 
 .PHONY: test
 test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
