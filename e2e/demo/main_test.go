@@ -65,3 +65,27 @@ func TestScreen(t *testing.T) {
 		t.Errorf("with colour:\n%s\nwithout:\n%s", got, want)
 	}
 }
+
+// Nothing is wider than the terminal, whose width is bounded.
+func TestWidth(t *testing.T) {
+	for columns, want := range map[string]int{"": maxWidth, "0": 33, "20": 33, "80": 80, "300": maxWidth, "x": maxWidth} {
+		var b bytes.Buffer
+		s := &screen{w: &b, width: maxWidth}
+		s.setWidth(columns)
+		if s.width != want {
+			t.Errorf("%q columns: a width of %d, want %d", columns, s.width, want)
+		}
+
+		s.title("A question")
+		s.title("The tool's result: the model sees its reasoning again, which the client has not sent, and answers")
+		s.field("content", final, strings.Repeat("words ", 50))
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; n > want {
+				t.Errorf("%q columns: a line has %d: %s", columns, n, line)
+			}
+		}
+		if rule := strings.TrimSuffix(strings.SplitAfter(b.String(), "\n")[1], "\n"); utf8.RuneCountInString(rule) != want {
+			t.Errorf("%q columns: the rule is %q", columns, rule)
+		}
+	}
+}

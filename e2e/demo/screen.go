@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,6 +30,10 @@ const (
 const (
 	labelWidth = 11
 	maxWidth   = 110
+	// shortRule is the least of a rule behind a title, with its space.
+	shortRule = 4
+	// usualWidth is that of a terminal that does not tell its own.
+	usualWidth = "80"
 )
 
 // screen writes labeled text. It wraps lines itself, because texts arrive in
@@ -47,16 +53,37 @@ type screen struct {
 // newScreen uses color on a terminal, unless NO_COLOR is set.
 func newScreen(f *os.File) *screen {
 	s := &screen{w: f, width: maxWidth}
+	columns := os.Getenv("COLUMNS")
 	// A file or a pipe would get the sequences as text.
 	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		s.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		// Shells know the width as COLUMNS, and do not tell programs.
+		columns = cmp.Or(columns, columnsOf(f), usualWidth)
 	}
 
-	// A width below three labels leaves no room for text.
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 3*labelWidth && n < maxWidth {
-		s.width = n
-	}
+	s.setWidth(columns)
 	return s
+}
+
+// columnsOf returns the width of a terminal, "" if it has none.
+func columnsOf(f *os.File) string {
+	stty := exec.Command("stty", "size")
+	stty.Stdin = f
+	size, err := stty.Output()
+	if err != nil {
+		return ""
+	}
+	_, columns, _ := strings.Cut(strings.TrimSpace(string(size)), " ")
+	// A terminal that does not know its size has zero columns.
+	return strings.TrimLeft(columns, "0")
+}
+
+// setWidth sets the width to a number of columns, within bounds.
+func (s *screen) setWidth(columns string) {
+	if n, err := strconv.Atoi(columns); err == nil {
+		// A width below three labels leaves no room for text.
+		s.width = min(max(n, 3*labelWidth), maxWidth)
+	}
 }
 
 func (s *screen) paint(st style, text string) string {
@@ -68,8 +95,19 @@ func (s *screen) paint(st style, text string) string {
 
 func (s *screen) title(text string) {
 	s.end()
-	rule := strings.Repeat("─", max(3, s.width-utf8.RuneCountInString(text)-4))
-	fmt.Fprintf(s.w, "\n%s\n", s.paint(bold, "── "+text+" "+rule))
+	line, words := "── ", strings.Split(text, " ")
+	fmt.Fprintln(s.w)
+
+	// A title that is too long goes on below its first word.
+	for i, word := range words {
+		if i > 0 && utf8.RuneCountInString(line)+utf8.RuneCountInString(word)+shortRule > s.width {
+			fmt.Fprintln(s.w, s.paint(bold, strings.TrimRight(line, " ")))
+			line = "   "
+		}
+		line += word + " "
+	}
+	rule := strings.Repeat("─", max(0, s.width-utf8.RuneCountInString(line)))
+	fmt.Fprintln(s.w, s.paint(bold, strings.TrimRight(line+rule, " ")))
 }
 
 func (s *screen) heading(text string) {

@@ -11,6 +11,7 @@
 //	operations  reload, drain, records, telemetry, rendering, soak
 //	replies     what the three APIs answer
 //	stores      stores, faults of stores, token budgets
+//	upgrade     from earlier versions of the program to this one, and back
 //
 // A [Dataplane] is the filter inside the test's process, with an Envoy and a simulated
 // engine as processes beside it; a [Program] is "envoy-harmony serve" as a process. Both

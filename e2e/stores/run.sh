@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests all stores, Redis and PostgreSQL with real servers. Flags are those of go test,
-# such as -race. STORE_TEST_REDIS,
+# such as -race. "run.sh -- COMMAND..." runs another command with the servers. STORE_TEST_REDIS,
 # STORE_TEST_REDIS_CLUSTER and STORE_TEST_POSTGRES can be URLs of servers to use, and
 # STORE_TEST_POSTGRES_RESTART a command that restarts the last one. Other
 # servers are started for the tests, on free ports, with their data in a temporary
@@ -112,7 +112,7 @@ fi
 
 # Like every cluster, a cluster of one node rejects scripts that use keys of several
 # hash slots.
-if [ -z "$own_cluster" ] && command -v redis-server >/dev/null; then
+if [ "${1:-}" != -- ] && [ -z "$own_cluster" ] && command -v redis-server >/dev/null; then
 	say "Starting a Redis cluster on port $cluster_port"
 	start_redis cluster "$cluster_port" --cluster-enabled yes --cluster-port "$bus_port"
 	# shellcheck disable=SC2046
@@ -144,7 +144,7 @@ if [ -z "$own_postgres" ]; then
 
 	# A small disk with a tablespace, which a test fills.
 	mkdir "$dir/small"
-	if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=32m,mode=755 none "$dir/small" 2>"$dir/mount.log"; then
+	if [ "${1:-}" != -- ] && [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=32m,mode=755 none "$dir/small" 2>"$dir/mount.log"; then
 		mounted=$dir/small
 		mkdir "$dir/small/data"
 		chown "$(id -nu postgres 2>/dev/null || echo nobody)" "$dir/small/data"
@@ -153,12 +153,18 @@ if [ -z "$own_postgres" ]; then
 		export STORE_TEST_POSTGRES_SMALL=$dir/small
 	fi
 fi
-if [ -z "${STORE_TEST_POSTGRES_SMALL:-}" ]; then
+if [ "${1:-}" != -- ] && [ -z "${STORE_TEST_POSTGRES_SMALL:-}" ]; then
 	say "PostgreSQL on a full disk is not tested: that needs root, a mount, and a PostgreSQL that this script starts."
 fi
 
 up=yes
 status=0
+if [ "${1:-}" = -- ]; then
+	shift
+	say "$*"
+	"$@" || status=$?
+	exit "$status"
+fi
 say "go test $* ./filter/store/..."
 go test -count 1 -timeout 10m "$@" ./filter/store/... || status=$?
 say "go test $* ./e2e/stores -run Stores"
