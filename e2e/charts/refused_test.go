@@ -19,6 +19,12 @@ const (
 // message that names the value and what to change.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct{ name, values, want string }{
+		{"HTTPS of another's Gateway", engine + "gateway: {provider: istio, name: g, tls: {existingSecret: s}}", "gateway.tls.existingSecret: is for a Gateway that the chart makes"},
+		{"HTTPS without gateway", engine + "gateway: {tls: {existingSecret: s}}", "gateway.tls.existingSecret: is for a Gateway that the chart makes"},
+		{"type of another's Gateway", engine + "gateway: {provider: istio, name: g, serviceType: LoadBalancer}", "gateway.serviceType: LoadBalancer is for a Gateway that the chart makes"},
+		{"HTTPS of no sidecar", engine + "sidecar: {envoy: {tls: {existingSecret: s}}}", "sidecar.envoy.tls.existingSecret: is for an Envoy that the chart makes"},
+		{"HTTPS of another's Envoy", shared + "mode: sidecar\nsidecar: {envoy: {enabled: false, tls: {existingSecret: s}}}", "sidecar.envoy.tls.existingSecret: is for an Envoy that the chart makes"},
+
 		{"no engine", "engines: []", "engines: name at least one engine"},
 		{"name twice", "engines: [{kind: vllm}, {kind: vllm}]", `engines[1].name: "vllm" is used twice`},
 		{"sidecar's engine without address", "mode: sidecar\nengines: [{kind: vllm}]", "engines[0]: write where the engine is: service: {name, port}, or urls"},
@@ -158,6 +164,22 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the error does not have %q:\n%s", tt.want, stderr)
 			}
 		})
+	}
+}
+
+// An image has to be named: there is none that the chart could know.
+func TestImageIsNamed(t *testing.T) {
+	for set, want := range map[string]string{
+		"":                                  "image: no image is published yet",
+		"image.repository=a/b":              "image: no image is published yet",
+		"image.tag=v1":                      "image: no image is published yet",
+		"image.repository=a/b,image.tag=v1": "",
+		"image.repository=a/b,image.digest=sha256:" + strings.Repeat("0", 64): "",
+	} {
+		_, stderr, err := run(t, tool(t, "helm"), "template", release, chart, "--values", write(t, engine), "--set", set)
+		if want == "" && err != nil || want != "" && !strings.Contains(stderr, want) {
+			t.Errorf("%q: %v: %s", set, err, stderr)
+		}
 	}
 }
 

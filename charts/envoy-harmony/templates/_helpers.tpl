@@ -62,18 +62,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* An image reference of {repository, tag, digest} with a default tag: (list image default). */}}
+{{/* An image reference of {repository, tag, digest}. */}}
 {{- define "envoy-harmony.imageRef" -}}
-{{- $image := first . -}}
-{{- if $image.digest -}}
-{{- $image.repository }}@{{ $image.digest -}}
+{{- if .digest -}}
+{{- .repository }}@{{ .digest -}}
 {{- else -}}
-{{- $image.repository }}:{{ default (last .) $image.tag -}}
+{{- .repository }}:{{ .tag -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "envoy-harmony.image" -}}
-{{- include "envoy-harmony.imageRef" (list .Values.image .Chart.AppVersion) -}}
+{{- include "envoy-harmony.imageRef" .Values.image -}}
 {{- end -}}
 
 {{/* A Go duration, such as 1m30s, in whole seconds, rounded up. */}}
@@ -108,13 +107,29 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (eq .Values.mode "sidecar") (not .Values.sidecar.envoy.enabled) -}}true{{- end -}}
 {{- end -}}
 
-{{/* The base URL at which the API answers in the cluster, "" if the chart does not know it. */}}
+{{/* The Secret with the certificate of the clients' listener, "" if that has no TLS or is not the chart's. */}}
+{{- define "envoy-harmony.clientsSecret" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- .Values.sidecar.envoy.tls.existingSecret -}}
+{{- else -}}
+{{- .Values.gateway.tls.existingSecret -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The port at which clients connect: of the sidecar's Service, or of the Gateway's listener. */}}
+{{- define "envoy-harmony.clientsPort" -}}
+{{- $set := ternary .Values.sidecar.service.port .Values.gateway.listenerPort (eq .Values.mode "sidecar") -}}
+{{- default (ternary 443 80 (ne (include "envoy-harmony.clientsSecret" .) "")) $set -}}
+{{- end -}}
+
+{{/* The base URL at which the API answers in the cluster, "" if the chart does not know it. With HTTPS it does not:
+     the certificate is for a name that only the owner knows. */}}
 {{- define "envoy-harmony.testURL" -}}
 {{- if .Values.test.url -}}
 {{- .Values.test.url -}}
-{{- else if include "envoy-harmony.patched" . -}}
+{{- else if or (include "envoy-harmony.patched" .) (include "envoy-harmony.clientsSecret" .) -}}
 {{- else if eq .Values.mode "sidecar" -}}
-http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.sidecar.service.port }}/v1
+http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ include "envoy-harmony.clientsPort" . }}/v1
 {{- else if ne .Values.gateway.provider "none" -}}
 {{- include "envoy-harmony.gateway.url" . -}}
 {{- end -}}

@@ -2,13 +2,22 @@
 
 {{- define "envoy-harmony.validate" -}}
 {{- $errors := list -}}
-{{- range list "engines" "config" "store" "secrets" "tls" "loopbackTLS" "records" "scale" "rest" -}}
+{{- range list "image" "engines" "config" "store" "secrets" "tls" "loopbackTLS" "records" "scale" "rest" -}}
 {{- $errors = concat $errors (include (printf "envoy-harmony.%sErrors" .) $ | fromJsonArray) -}}
 {{- end -}}
 {{- $errors = concat $errors (include "envoy-harmony.gateway.errors" . | fromJsonArray) -}}
 {{- if $errors -}}
 {{- fail (printf "\n\nThe values of envoy-harmony cannot be used:\n- %s\n" (join "\n- " $errors)) -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "envoy-harmony.imageErrors" -}}
+{{- $errors := list -}}
+{{- $image := .Values.image -}}
+{{- if not (and $image.repository (or $image.tag $image.digest)) -}}
+{{- $errors = append $errors "image: no image is published yet, so that there is no default: build one with \"make image\" (docs/release.md), push it to a registry that your cluster reads, and set image.repository and image.tag, or image.digest" -}}
+{{- end -}}
+{{- toJson $errors -}}
 {{- end -}}
 
 {{- define "envoy-harmony.enginesErrors" -}}
@@ -318,6 +327,9 @@
 {{- $drain := include "envoy-harmony.drainSeconds" . | int -}}
 {{- if and (not (kindIs "invalid" $grace)) (lt (int $grace) $drain) -}}
 {{- $errors = append $errors (printf "terminationGracePeriodSeconds: %d is too short: drain_delay, drain_timeout and 40 s for background responses take %d s: leave it out, or set config.drain_timeout to less" (int $grace) $drain) -}}
+{{- end -}}
+{{- if and .Values.sidecar.envoy.tls.existingSecret (or (ne .Values.mode "sidecar") (not .Values.sidecar.envoy.enabled)) -}}
+{{- $errors = append $errors "sidecar.envoy.tls.existingSecret: is for an Envoy that the chart makes, in mode sidecar, and has no effect on another: leave it out; a Gateway that the chart makes has gateway.tls.existingSecret" -}}
 {{- end -}}
 {{- $gateway := .Values.gateway -}}
 {{- if ne $gateway.provider "none" -}}
