@@ -35,6 +35,8 @@ PIP  := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 VERSION       ?= 0.0.0-dev
 PLATFORMS     ?= linux/$(shell go env GOARCH)
 IMAGE         ?= envoy-harmony:$(VERSION)
+# The simulated engine's: that of the filter with -engine-sim behind its name, where the chart looks for it.
+SIM_IMAGE     ?= $(shell echo '$(IMAGE)' | sed -E 's|(:[^:/]*)?$$|-engine-sim\1|')
 
 # The Envoy of tests and demo: ENVOY_BIN, or else .bin/envoy, which is fetched unless envoy is in PATH.
 ifneq ($(ENVOY_BIN),)
@@ -67,8 +69,9 @@ clean: ## remove everything that make has built and downloaded
 # release
 
 .PHONY: image
-image: ## build the image IMAGE for PLATFORMS with docker, podman or buildah
+image: ## build the images IMAGE and SIM_IMAGE for PLATFORMS with docker, podman or buildah
 	@cd tools/release && go run . image -version $(VERSION) -platforms $(PLATFORMS) -image $(IMAGE) -out $(CURDIR)/bin/image
+	@cd tools/release && go run . image -program engine-sim -version $(VERSION) -platforms $(PLATFORMS) -image $(SIM_IMAGE) -out $(CURDIR)/bin/image
 
 .PHONY: dist
 dist: $(BIN)/cyclonedx-gomod ## write the archives of release VERSION into dist/, with SBOMs and checksums
@@ -227,7 +230,7 @@ test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU, and re
 
 .PHONY: test-image
 test-image: ## build the image twice, check what is in it and run it (skipped where no builder works)
-	cd tools/release && go test -count 1 -timeout 30m -v -run '^(TestImage|TestImagePlatforms|TestCommands|TestNoBuilder)$$' .
+	cd tools/release && go test -count 1 -timeout 30m -v -run '^(TestImage|TestImageOfSimulator|TestImagePlatforms|TestCommands|TestNoBuilder)$$' .
 
 .PHONY: test-dist
 test-dist: $(BIN)/cyclonedx-gomod ## make a release in two folders, compare and check them

@@ -86,12 +86,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- ceil $seconds | int64 -}}
 {{- end -}}
 
-{{/* The bytes of a memory quantity such as 2Gi, 512M or 1.5e9; 0 if it is none. */}}
+{{/* The bytes of a memory quantity such as 2Gi, 512M or 1.5e9, and of a size of the configuration such as 32MiB; 0 if it
+     is none. */}}
 {{- define "envoy-harmony.bytes" -}}
 {{- $quantity := toString . | trim -}}
 {{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "" 1 -}}
 {{- $unit := regexFind "[A-Za-z]+$" $quantity -}}
-{{- $number := trimSuffix $unit $quantity -}}
+{{- $number := trimSuffix $unit $quantity | trim -}}
+{{- if hasSuffix "iB" $unit -}}{{- $unit = trimSuffix "B" $unit -}}{{- end -}}
 {{- if and (hasKey $units $unit) (regexMatch "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)?$" $number) -}}
 {{- mulf (float64 $number) (float64 (get $units $unit)) | int64 -}}
 {{- else -}}0{{- end -}}
@@ -105,6 +107,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Whether the filter comes into the pods of an Envoy that is not the chart's. */}}
 {{- define "envoy-harmony.patched" -}}
 {{- if and (eq .Values.mode "sidecar") (not .Values.sidecar.envoy.enabled) -}}true{{- end -}}
+{{- end -}}
+
+{{/* The Deployment and the Service of the simulated engine. */}}
+{{- define "envoy-harmony.simulatorName" -}}
+{{- include "envoy-harmony.fullname" . }}-sim
+{{- end -}}
+
+{{/* The simulated engine's image: by default where "make image" puts it, beside the filter's. */}}
+{{- define "envoy-harmony.simulatorImage" -}}
+{{- $image := .Values.simulator.image -}}
+{{- $repository := default (printf "%s-engine-sim" .Values.image.repository) $image.repository -}}
+{{- include "envoy-harmony.imageRef" (dict "repository" $repository "tag" (default .Values.image.tag $image.tag) "digest" $image.digest) -}}
 {{- end -}}
 
 {{/* The Secret with the certificate of the clients' listener, "" if that has no TLS or is not the chart's. */}}

@@ -131,7 +131,7 @@ podSelector:
 {{- if and .Values.tls.enabled (not $g.filterCA) -}}
 {{- $errors = append $errors "gateway.filterCA: with tls.enabled the gateway checks the filter's certificate: name the ConfigMap with its CA in ca.crt" -}}
 {{- end -}}
-{{- range .Values.engines -}}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray -}}
 {{- if and (hasSuffix "-grpc" .kind) (eq $g.provider "kgateway") -}}
 {{- $errors = append $errors (printf "engines: %s is a gRPC engine, which has not been tested behind kgateway: use an HTTP kind" (default .kind .name)) -}}
 {{- end -}}
@@ -150,7 +150,7 @@ podSelector:
 {{- toYaml .Values.gateway.upstream -}}
 {{- else -}}
 {{- $found := dict -}}
-{{- range .Values.engines -}}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray -}}
 {{- if and .service (not (hasSuffix "-grpc" .kind)) (not $found) -}}
 {{- $found = .service -}}
 {{- end -}}
@@ -382,7 +382,7 @@ spec:
   {{- end }}
     port: {{ $root.Values.gateway.loopback.port }}
     allowedRoutes: {namespaces: {from: Same}}
-{{- range $root.Values.engines }}
+{{- range include "envoy-harmony.engineList" $root | fromJsonArray }}
 ---
 {{ include "envoy-harmony.gateway.engineRoute" (list $root $name $root.Release.Namespace .) }}
 {{- if .prefill }}
@@ -514,7 +514,7 @@ spec:
 {{- define "envoy-harmony.gateway.grants" -}}
 {{- $root := . -}}
 {{- $services := list (include "envoy-harmony.gateway.upstream" . | fromYaml) -}}
-{{- range .Values.engines -}}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray -}}
 {{- if and .service (not .inferencePool) -}}{{- $services = append $services .service -}}{{- end -}}
 {{- range .prefill -}}{{- $services = append $services .service -}}{{- end -}}
 {{- end -}}
