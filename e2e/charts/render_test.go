@@ -325,6 +325,7 @@ func TestNotes(t *testing.T) {
 			"rollout status deployment/harmony-envoy-harmony", "ask --url http://YOUR-GATEWAY/v1", "grep harmony_requests_total",
 			"There is no loopback listener",
 		},
+		engine + "mode: sidecar\nsidecar: {envoy: {tls: {existingSecret: s}}}": {"Clients use https://harmony-envoy-harmony.models:443/v1, by a name that the certificate has.", "ask --url https://NAME-IN-THE-CERTIFICATE/v1"},
 		engine + "inspector: {enabled: true, existingSecret: page}": {
 			"Its token is in the Secret page.", "kubectl -n models port-forward deployment/harmony-envoy-harmony 9003", "http://127.0.0.1:9003/inspector/",
 			"Nothing is recorded: set config.record.percent or config.record.header.",
