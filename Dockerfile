@@ -1,9 +1,11 @@
-# The image of the filter: one static program, no shell, no package manager.
+# The images of the filter and of the simulated engine, each a target: one static program,
+# no shell, no package manager. They are two so that a filter which serves users has no
+# simulated engine beside it.
 #
 # "make image" compiles on the host and replaces the build stage by the result. To
 # compile in a container, with a base image of your choice and its digest:
 #
-#   docker buildx build --build-arg GO_IMAGE=golang:1.26.8-bookworm@sha256:... \
+#   docker buildx build --target envoy-harmony --build-arg GO_IMAGE=golang:1.26.8-bookworm@sha256:... \
 #     --build-arg VERSION=1.2.3 --build-arg COMMIT=... --build-arg COMMIT_DATE=2026-01-02T15:04:05Z .
 ARG GO_IMAGE=golang:1.26.8-bookworm
 ARG VERSION=0.0.0-dev
@@ -20,7 +22,27 @@ COPY . .
 RUN cd tools/release && go run . root -platforms "linux/$TARGETARCH" \
     -version "$VERSION" -commit "$COMMIT" -date "$COMMIT_DATE" -out /out
 
-FROM scratch
+FROM scratch AS engine-sim
+ARG TARGETARCH
+ARG VERSION
+ARG COMMIT
+ARG COMMIT_DATE
+LABEL org.opencontainers.image.title="engine-sim" \
+      org.opencontainers.image.description="A simulated gpt-oss engine, to try and test envoy-harmony: no model" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT" \
+      org.opencontainers.image.created="$COMMIT_DATE" \
+      org.opencontainers.image.source="https://github.com/envoy-harmony/envoy-harmony" \
+      org.opencontainers.image.documentation="https://github.com/envoy-harmony/envoy-harmony/tree/main/docs" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /out/engine-sim/${TARGETARCH}/ /
+USER 65532:65532
+EXPOSE 8000
+ENTRYPOINT ["/engine-sim"]
+CMD ["--listen=:8000"]
+
+# The last one, which a build without a target makes.
+FROM scratch AS envoy-harmony
 ARG TARGETARCH
 ARG VERSION
 ARG COMMIT
@@ -33,7 +55,7 @@ LABEL org.opencontainers.image.title="envoy-harmony" \
       org.opencontainers.image.source="https://github.com/envoy-harmony/envoy-harmony" \
       org.opencontainers.image.documentation="https://github.com/envoy-harmony/envoy-harmony/tree/main/docs" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /out/${TARGETARCH}/ /
+COPY --from=build /out/envoy-harmony/${TARGETARCH}/ /
 USER 65532:65532
 EXPOSE 9002 9003
 ENTRYPOINT ["/envoy-harmony"]

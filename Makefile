@@ -51,6 +51,8 @@ PLATFORMS     ?= linux/$(shell go env GOARCH)
 # docker, podman or buildah; empty: the first that works.
 export BUILDER ?=
 IMAGE         ?= envoy-harmony:$(VERSION)
+# The simulated engine's: that of the filter with -engine-sim behind its name, where the chart looks for it.
+SIM_IMAGE     ?= $(shell echo '$(IMAGE)' | sed -E 's|(:[^:/]*)?$$|-engine-sim\1|')
 
 # The Envoy of tests and demo: ENVOY_BIN, or else .bin/envoy, which is fetched unless envoy is in PATH.
 ifneq ($(ENVOY_BIN),)
@@ -103,8 +105,9 @@ support: ## write docs/support.md from the records of what was run with this cod
 	go run ./docs/support write
 
 .PHONY: image
-image: ## build the image IMAGE for PLATFORMS with docker, podman or buildah
+image: ## build the images IMAGE and SIM_IMAGE for PLATFORMS with docker, podman or buildah
 	@cd tools/release && go run . image -version $(VERSION) -platforms $(PLATFORMS) -image $(IMAGE) -out $(CURDIR)/bin/image
+	@cd tools/release && go run . image -program engine-sim -version $(VERSION) -platforms $(PLATFORMS) -image $(SIM_IMAGE) -out $(CURDIR)/bin/image
 
 .PHONY: dist
 dist: $(BIN)/cyclonedx-gomod ## write the archives of release VERSION into dist/, with SBOMs and checksums
@@ -375,7 +378,7 @@ test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU, and re
 
 .PHONY: test-image
 test-image: ## build the image twice, check what is in it and run it (skipped where no builder works)
-	cd tools/release && go test -count 1 -timeout 30m -v -run '^(TestImage|TestImagePlatforms|TestCommands|TestNoBuilder)$$' .
+	cd tools/release && go test -count 1 -timeout 30m -v -run '^(TestImage|TestImageOfSimulator|TestImagePlatforms|TestCommands|TestNoBuilder)$$' .
 
 .PHONY: test-dist
 test-dist: $(BIN)/cyclonedx-gomod ## make a release in two folders, compare and check them

@@ -37,6 +37,10 @@ type Options struct {
 	// Listen is the address of the clients' listener, host:port. Port 0 chooses a free
 	// port.
 	Listen string
+	// ListenSDS is the path of a file, at Envoy, with the certificate of the clients'
+	// listener: the SDS secret "listener", as in examples/tls/listener.yaml. Envoy takes over
+	// a certificate that is renewed. Empty: clients connect without TLS.
+	ListenSDS string
 	// Admin is the address of Envoy's admin interface, host:port. Default: a free port
 	// of 127.0.0.1.
 	Admin string

@@ -147,7 +147,7 @@ var composed = map[string]composedExample{
 	},
 	"tls/envoy.yaml": {
 		options: envoy.Options{
-			Listen: "0.0.0.0:10443", Admin: "127.0.0.1:9901",
+			Listen: "0.0.0.0:10443", ListenSDS: "/etc/envoy/sds/listener.yaml", Admin: "127.0.0.1:9901",
 			ExtProc:      "envoy-harmony.default.svc:9002",
 			ExtProcTLS:   &envoy.FilterTLS{CAFile: "CA", CertFile: "CERT", KeyFile: "KEY"},
 			Loopback:     "0.0.0.0:10001",
@@ -170,19 +170,6 @@ node: {id: envoy, cluster: envoy}
 
 `,
 		edits: []edit{
-			{`    filter_chains:
-    - filters:
-`, `    filter_chains:
-    - transport_socket:
-        name: envoy.transport_sockets.tls
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
-          common_tls_context:
-            alpn_protocols: [h2, http/1.1]
-            tls_certificate_sds_secret_configs:
-            - {name: listener, sds_config: {path_config_source: {path: /etc/envoy/sds/listener.yaml}}}
-      filters:
-`},
 			{`    # Envoy reads these files once. examples/tls has files that are renewed.
     - transport_socket:
 `, `    - transport_socket:

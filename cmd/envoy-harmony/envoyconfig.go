@@ -32,6 +32,8 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	filter.add(s.flags)
 	var loopback loopbackFlags
 	loopback.add(s.flags)
+	s.flags.StringVar(&o.ListenSDS, "listen-sds", "", "`file`, at Envoy, with the certificate of the clients' "+
+		"listener, as an SDS secret with the name listener (default: no TLS)")
 	output := s.flags.String("output", "", "the `file` to write, in place of standard output")
 
 	if err := s.parse(args); err != nil {

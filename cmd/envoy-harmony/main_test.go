@@ -126,6 +126,9 @@ func TestCommandLine(t *testing.T) {
 		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is not a number"},
 		{"CORS", nil, "envoy-config --engine vllm=http://a --cors-origins https://a.example,http://localhost:*", 0, `- {exact: "https://a.example"}`, ""},
 		{"CORS of no origin", nil, "envoy-config --engine vllm=http://a --cors-origins a.example", 1, "", "is no origin"},
+		{"TLS of clients", nil, "envoy-config --engine vllm=http://a --listen-sds /etc/sds.yaml", 0, `path_config_source: {path: "/etc/sds.yaml"}`, ""},
+		// Envoy takes no file of SDS without them.
+		{"TLS of clients, node", nil, "envoy-config --engine vllm=http://a --listen-sds /etc/sds.yaml", 0, "node: {id: envoy, cluster: envoy}", ""},
 		{"open paths", nil, "envoy-config --engine vllm=http://a --open-paths /v1/batches/*,/tokenize", 0, `path_separated_prefix: "/v1/batches"`, ""},
 		{"wrong open path", nil, "envoy-config --engine vllm=http://a --open-paths v1/batches", 1, "", `routing.open_paths[0]: "v1/batches" is not a path`},
 		{"output", nil, "envoy-config --engine vllm=http://a --output /nowhere/envoy.yaml", 1, "", "write the bootstrap: open /nowhere/envoy.yaml"},

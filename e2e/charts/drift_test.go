@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	dialects "github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 var update = flag.Bool("update", false, "write the generated and the golden files")
@@ -74,7 +75,9 @@ func readSchema(t *testing.T) object {
 // filter's configuration, from which it is generated.
 func TestConfigSchema(t *testing.T) {
 	schema := readSchema(t)
-	schema["$defs"] = object{"config": schemaOf(reflect.TypeFor[config.Config]())}
+	schema["$defs"] = object{"config": schemaOf(t, reflect.TypeFor[config.Config](), "", func(value any) any { return value })}
+	engines := at(schema, "properties.engines.items.properties").(object)
+	engines["kind"] = object{"enum": dialects.Kinds()}
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
 	out.SetEscapeHTML(false)
@@ -85,38 +88,99 @@ func TestConfigSchema(t *testing.T) {
 	golden(t, chart+"values.schema.json", text.Bytes())
 }
 
-// schemaOf is the JSON Schema of a part of the configuration.
-func schemaOf(t reflect.Type) object {
-	if t == reflect.TypeFor[config.Duration]() {
+// schemaOf is the JSON Schema of a part of the configuration: of the key at path, to which
+// set gives a value. The program itself says which words and sizes it takes there.
+func schemaOf(t *testing.T, key reflect.Type, path string, set func(value any) any) object {
+	t.Helper()
+	if key == reflect.TypeFor[config.Duration]() {
 		return object{"type": "string", "pattern": `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`}
 	}
 
-	switch t.Kind() {
+	switch key.Kind() {
 	case reflect.Struct:
 		properties := object{}
-		for _, field := range reflect.VisibleFields(t) {
+		for _, field := range reflect.VisibleFields(key) {
 			if name := field.Tag.Get("json"); name != "" {
-				properties[name] = schemaOf(field.Type)
+				below := strings.TrimPrefix(path+"."+name, ".")
+				properties[name] = schemaOf(t, field.Type, below, func(value any) any { return set(object{name: value}) })
 			}
 		}
 		return object{"type": "object", "additionalProperties": false, "properties": properties}
 	case reflect.Map:
-		return object{"type": "object", "additionalProperties": schemaOf(t.Elem())}
+		entry := func(value any) any { return set(object{"a": value}) }
+		return object{"type": "object", "additionalProperties": schemaOf(t, key.Elem(), path+".a", entry)}
 	case reflect.Slice:
-		return object{"type": "array", "items": schemaOf(t.Elem())}
+		entry := func(value any) any { return set([]any{value}) }
+		return object{"type": "array", "items": schemaOf(t, key.Elem(), path+"[0]", entry)}
 	case reflect.Pointer:
-		return schemaOf(t.Elem())
+		return schemaOf(t, key.Elem(), path, set)
 	case reflect.Bool:
 		return object{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
+		// The message for a text says whether there are texts that it takes.
+		if strings.Contains(fault(t, path, set("no-number")), "such as 32MiB") {
+			return object{"type": []string{"integer", "string"}, "pattern": "^[0-9]+ *(KiB|MiB|GiB)$"}
+		}
 		return object{"type": "integer"}
 	case reflect.Float64:
 		return object{"type": "number"}
 	case reflect.String:
+		if words := wordsOf(t, path, set); words != nil {
+			return object{"enum": words}
+		}
 		return object{"type": "string"}
 	}
 
-	panic(fmt.Sprintf("a key of the configuration has the type %s, which has no schema here", t))
+	panic(fmt.Sprintf("a key of the configuration has the type %s, which has no schema here", key))
+}
+
+// fault is what the program says about the key at path of a configuration; "" if nothing.
+func fault(t *testing.T, path string, configuration any) string {
+	t.Helper()
+	text, err := yaml.Marshal(configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse("config.yaml", text)
+	if err == nil {
+		err = c.Validate()
+	}
+	if err == nil {
+		return ""
+	}
+
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		// An error of the file has the file before the key.
+		if _, said, ok := strings.Cut(line, path+": "); ok {
+			return said
+		}
+	}
+	return ""
+}
+
+var listOfWords = regexp.MustCompile(`^must be (?:one of )?((?:[a-zA-Z0-9_-]+(?:, | or )?)+), not "`)
+
+// wordsOf are the words that the key at path takes; nil if it takes any text.
+func wordsOf(t *testing.T, path string, set func(value any) any) (words []string) {
+	t.Helper()
+	list := listOfWords.FindStringSubmatch(fault(t, path, set("no-such-word")))
+	if list == nil {
+		return nil
+	}
+
+	words = strings.Split(strings.ReplaceAll(list[1], " or ", ", "), ", ")
+	if path == "log.level" {
+		words = append(words, "warn") // taken as a short form of warning
+	}
+	if fault(t, path, set("")) == "" {
+		words = append(words, "") // the key may be left out
+	}
+	for _, word := range words {
+		if said := fault(t, path, set(word)); said != "" {
+			t.Errorf("%s: the program does not take %q: %s", path, word, said)
+		}
+	}
+	return words
 }
 
 // TestRestartKeys compares the keys whose changes restart pods with those that the filter

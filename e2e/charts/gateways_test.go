@@ -43,11 +43,11 @@ func (f *gatewayFile) ownGateway(more string) string {
 func renderGateway(t *testing.T, name, values string, more ...string) string {
 	t.Helper()
 	args := make([]string, 0, 20)
-	args = append(args, "template", "envoy-harmony", chart, "--namespace", "envoy-harmony", "--values", write(t, values))
+	args = append(args, "envoy-harmony", chart, "--namespace", "envoy-harmony")
 	for _, template := range append(more, "gateway/"+name) {
 		args = append(args, "--show-only", "templates/"+template+".yaml")
 	}
-	text, stderr, err := run(t, tool(t, "helm"), args...)
+	text, stderr, err := helm(t, write(t, values), "template", args...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr)
 	}

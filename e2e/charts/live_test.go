@@ -147,6 +147,7 @@ func requests(ctx context.Context, base string) {
 		send("/chat/completions", chat("gpt-oss-20b", "@@<channel>analysis<message>hm<end><message>no header<return>@@"))
 		send("/chat/completions", chat("gpt-oss-20b", "SIM status=500\nSAY no"))
 		send("/chat/completions", chat("gpt-oss-20b", "NOTHINK\nWORDS 20\nSIM fault=cut@9")) // another call continues it
+		send("/chat/completions", chat("gpt-oss-small", "There are no tokens for this."))
 		send("/chat/completions", chat("other", "Hello"))
 		send("/responses", `{"model":"gpt-oss-120b","input":"CALL tools.echo {}\nSAY done","tools":[{"type":"mcp","server_label":"tools","require_approval":"never"}]}`)
 		send("/responses", fmt.Sprintf(`{"model":"gpt-oss-120b","instructions":"It is %d past nine.","input":"SAY no prefix is shared"}`, n))
@@ -224,7 +225,10 @@ func TestQueriesLive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Prometheus and Envoy")
 	}
-	config := write(t, fmt.Sprintf("tools: {servers: [{label: tools, url: %q}]}\nrecord: {percent: 100}\n", tools(t)))
+	config := write(t, fmt.Sprintf("tools: {servers: [{label: tools, url: %q}]}\nrecord: {percent: 100}\n"+
+		"token_budgets: [{name: minute, match: gpt-oss-small, tokens: 1, window: 1m}]\n"+
+		"rollout: [{match: gpt-oss-20b, percent: 100}]\n"+
+		"model_defaults: {prices: {input: \"0.1\", output: \"0.4\"}}\n", tools(t)))
 	t.Setenv("PATH", filepath.Dir(engineSim(t))+string(filepath.ListSeparator)+os.Getenv("PATH")) // for --simulate
 	filter := launch(t, program(t), "run", "--simulate", "--config", config, "--listen", "127.0.0.1:0", "--envoy-workers", "1")
 	base := filter.await(t, func(line string) string {

@@ -135,6 +135,27 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// Each metric of the documentation is in a panel, except for two that say nothing over time.
+// The configuration's hash is shown as the whole number that "envoy-harmony check" prints.
+func TestEveryMetricHasAPanel(t *testing.T) {
+	var shown strings.Builder
+	for _, p := range dashboard(t) {
+		for _, target := range p.Targets {
+			shown.WriteString(target.Expr + "\n")
+			if strings.Contains(target.Expr, "by (pod) (harmony_config_hash") && p.FieldConfig.Defaults.Unit != "none" {
+				t.Errorf("%s: Grafana shortens the hash with the unit %s", p.Title, p.FieldConfig.Defaults.Unit)
+			}
+		}
+	}
+
+	without := []string{"harmony_build_info", "harmony_config_last_reload_success_timestamp_seconds"}
+	for _, row := range metricRow.FindAllStringSubmatch(string(readFile(t, "../../docs/operations.md")), -1) {
+		if found := regexp.MustCompile(`\b` + row[1] + `(_bucket|_sum|_count)?\b`).MatchString(shown.String()); found == slices.Contains(without, row[1]) {
+			t.Errorf("%s: in a panel: %v", row[1], found)
+		}
+	}
+}
+
 var metricName = regexp.MustCompile(`\b(?:harmony|go|process)_[a-z0-9_]+`)
 
 // TestMetricNames requires that the documentation has each metric of a query. It is
@@ -211,5 +232,7 @@ func queries(t *testing.T) map[string]string {
 // mayBeEmpty reports whether a query has no result in a run in which nothing of what it
 // measures happened.
 func mayBeEmpty(where, expr string) bool {
-	return strings.HasPrefix(where, "alert ") || slices.ContainsFunc([]string{"harmony_store_errors_total", "harmony_config_reloads_total", "harmony_tls_"}, func(name string) bool { return strings.Contains(expr, name) })
+	return strings.HasPrefix(where, "alert ") || slices.ContainsFunc([]string{
+		"harmony_store_errors_total", "harmony_config_reloads_total", "harmony_tls_", "harmony_budget_counts_dropped_total", "harmony_websocket_closed_total",
+	}, func(name string) bool { return strings.Contains(expr, name) })
 }

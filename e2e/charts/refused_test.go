@@ -19,6 +19,13 @@ const (
 // message that names the value and what to change.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct{ name, values, want string }{
+		{"HTTPS of another's Gateway", engine + "gateway: {provider: istio, name: g, tls: {existingSecret: s}}", "gateway.tls.existingSecret: is for a Gateway that the chart makes"},
+		{"HTTPS without gateway", engine + "gateway: {tls: {existingSecret: s}}", "gateway.tls.existingSecret: is for a Gateway that the chart makes"},
+		{"type of another's Gateway", engine + "gateway: {provider: istio, name: g, serviceType: LoadBalancer}", "gateway.serviceType: LoadBalancer is for a Gateway that the chart makes"},
+		{"HTTPS of no sidecar", engine + "sidecar: {envoy: {tls: {existingSecret: s}}}", "sidecar.envoy.tls.existingSecret: is for an Envoy that the chart makes"},
+		{"HTTPS of another's Envoy", shared + "mode: sidecar\nsidecar: {envoy: {enabled: false, tls: {existingSecret: s}}}", "sidecar.envoy.tls.existingSecret: is for an Envoy that the chart makes"},
+
+		{"simulated and real engines", engine + "simulate: true", "simulate: answers would come from the simulated engine or from a real one"},
 		{"no engine", "engines: []", "engines: name at least one engine"},
 		{"name twice", "engines: [{kind: vllm}, {kind: vllm}]", `engines[1].name: "vllm" is used twice`},
 		{"sidecar's engine without address", "mode: sidecar\nengines: [{kind: vllm}]", "engines[0]: write where the engine is: service: {name, port}, or urls"},
@@ -117,6 +124,10 @@ func TestRefused(t *testing.T) {
 		{"unknown value below", engine + "store: {uri: a}", "at '/store': additional properties 'uri' not allowed"},
 		{"unknown key of config", engine + "config: {limits: {max_tool: 3}}", "at '/config/limits': additional properties 'max_tool' not allowed"},
 		{"wrong kind in config", engine + "config: {limits: {max_tools: many}}", "at '/config/limits/max_tools': got string, want integer"},
+		{"unknown word in config", engine + "config: {unknown_tools: nobody}", "at '/config/unknown_tools': value must be one of 'client', 'model'"},
+		{"unknown word in a list of config", engine + "config: {token_budgets: [{name: a, per: [user], tokens: 1, window: 1m}]}", "at '/config/token_budgets/0/per/0': value must be one of 'tenant', 'key', 'model'"},
+		{"size without unit in config", engine + "config: {limits: {max_body_bytes: '32M'}}", "at '/config/limits/max_body_bytes': '32M' does not match pattern"},
+		{"size above the limit", engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 1GiB}}", "config.record.folder_bytes: 1073741824 does not fit in records.sizeLimit 1Gi"},
 		{"number for a duration", engine + "config: {drain_timeout: 30}", "at '/config/drain_timeout': got number, want string"},
 		{"duration without unit", engine + "config: {drain_timeout: '30'}", "at '/config/drain_timeout': '30' does not match pattern"},
 		{"unknown provider", engine + "gateway: {provider: nginx}", "at '/gateway/provider': value must be one of 'none', 'envoyGateway'"},
@@ -161,6 +172,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// An image has to be named: there is none that the chart could know.
+func TestImageIsNamed(t *testing.T) {
+	for set, want := range map[string]string{
+		"":                                  "image: no image is published yet",
+		"image.repository=a/b":              "image: no image is published yet",
+		"image.tag=v1":                      "image: no image is published yet",
+		"image.repository=a/b,image.tag=v1": "",
+		"image.repository=a/b,image.digest=sha256:" + strings.Repeat("0", 64): "",
+	} {
+		_, stderr, err := run(t, tool(t, "helm"), "template", release, chart, "--values", write(t, engine), "--set", set)
+		if want == "" && err != nil || want != "" && !strings.Contains(stderr, want) {
+			t.Errorf("%q: %v: %s", set, err, stderr)
+		}
+	}
+}
+
 // Values that look wrong and are not.
 func TestNotRefused(t *testing.T) {
 	for name, values := range map[string]string{
@@ -170,6 +197,8 @@ func TestNotRefused(t *testing.T) {
 		"least in per cent":         shared + "replicaCount: 2\npodDisruptionBudget: {minAvailable: 50%}",
 		"longer grace period":       engine + "terminationGracePeriodSeconds: 170",
 		"one sidecar in memory":     engine + "mode: sidecar",
+		"sizes with units":          engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 500MiB, max_record_bytes: 4 MiB}, limits: {max_body_bytes: 32MiB, max_inflight_bytes: 1GiB}}",
+		"words of config":           engine + looped + "config: {unknown_tools: model, log: {level: warn}, model_defaults: {effort: ''}}",
 		"files that just fit":       engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 532676608}}",
 		"a claim of any size":       engine + "records: {enabled: true, existingClaim: c, sizeLimit: 1Mi}\nconfig: {record: {folder_bytes: 1099511627776}}",
 		"a folder of each replica":  shared + "replicaCount: 2\nrecords: {enabled: true}",

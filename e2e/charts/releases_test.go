@@ -27,7 +27,7 @@ func TestReleasesOfTwoNamespaces(t *testing.T) {
 	for provider, values := range everyProvider() {
 		seen := map[string]string{}
 		for _, namespace := range []string{"one", "two"} {
-			text, stderr, err := run(t, tool(t, "helm"), "template", release, chart, "--namespace", namespace, "--values", write(t, values))
+			text, stderr, err := helm(t, write(t, values), "template", release, chart, "--namespace", namespace)
 			if err != nil {
 				t.Fatalf("%v: %s", err, stderr)
 			}
@@ -103,7 +103,7 @@ func TestLongNames(t *testing.T) {
 			values += "fullnameOverride: harmony\n"
 		}
 
-		text, stderr, err := run(t, tool(t, "helm"), "template", long53, chart, "--namespace", long63, "--values", write(t, values))
+		text, stderr, err := helm(t, write(t, values), "template", long53, chart, "--namespace", long63)
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)
 		}

@@ -46,10 +46,19 @@ func run(t *testing.T, name string, args ...string) (stdout []byte, stderr strin
 	return out.Bytes(), errs.String(), err
 }
 
+// image are the values that every installation has to set.
+const image = "image.repository=registry.example.com/envoy-harmony,image.tag=1.2.3"
+
+// helm runs Helm with a file of values and the image.
+func helm(t *testing.T, values, command string, args ...string) (stdout []byte, stderr string, err error) {
+	t.Helper()
+	return run(t, tool(t, "helm"), append([]string{command, "--values", values, "--set", image}, args...)...)
+}
+
 // template renders the chart with a file of values.
 func template(t *testing.T, values string, args ...string) (text []byte, stderr string, err error) {
 	t.Helper()
-	return run(t, tool(t, "helm"), append([]string{"template", release, chart, "--namespace", "models", "--values", values}, args...)...)
+	return helm(t, values, "template", append([]string{release, chart, "--namespace", "models"}, args...)...)
 }
 
 // render renders the chart with values in YAML, which must be correct.
@@ -112,7 +121,7 @@ func cases(t *testing.T) (dirs []string) {
 
 func TestLint(t *testing.T) {
 	for _, dir := range cases(t) {
-		if out, stderr, err := run(t, tool(t, "helm"), "lint", "--strict", chart, "--values", dir+"/values.yaml"); err != nil {
+		if out, stderr, err := helm(t, dir+"/values.yaml", "lint", "--strict", chart); err != nil {
 			t.Errorf("%s: %v\n%s%s", dir, err, out, stderr)
 		}
 	}
@@ -316,6 +325,7 @@ func TestNotes(t *testing.T) {
 			"rollout status deployment/harmony-envoy-harmony", "ask --url http://YOUR-GATEWAY/v1", "grep harmony_requests_total",
 			"There is no loopback listener",
 		},
+		engine + "mode: sidecar\nsidecar: {envoy: {tls: {existingSecret: s}}}": {"Clients use https://harmony-envoy-harmony.models:443/v1, by a name that the certificate has.", "ask --url https://NAME-IN-THE-CERTIFICATE/v1"},
 		engine + "inspector: {enabled: true, existingSecret: page}": {
 			"Its token is in the Secret page.", "kubectl -n models port-forward deployment/harmony-envoy-harmony 9003", "http://127.0.0.1:9003/inspector/",
 			"Nothing is recorded: set config.record.percent or config.record.header.",
@@ -324,7 +334,7 @@ func TestNotes(t *testing.T) {
 		"mode: sidecar\nengines: [{kind: vllm, service: {name: a, port: 1}}]":                    {"rollout status", "helm test -n models harmony --logs", "app.kubernetes.io/component=filter", "/pods/POD:9003/proxy/metrics"},
 		string(readFile(t, "testdata/sidecar-patch/values.yaml")):                                {"kubectl -n models patch deployment ENVOY", "envoy-harmony envoy-config"},
 	} {
-		out, stderr, err := run(t, tool(t, "helm"), "install", release, chart, "--dry-run=client", "--namespace", "models", "--values", write(t, values))
+		out, stderr, err := helm(t, write(t, values), "install", release, chart, "--dry-run=client", "--namespace", "models")
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr)
 		}
@@ -417,7 +427,7 @@ func TestMemoryLimit(t *testing.T) {
 		"extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]":     "value: 1GiB",
 		"extraEnv: [{name: GOMEMLIMIT, value: \"1GiB\"}]": "value: 1GiB",
 	} {
-		out, stderr, err := run(t, tool(t, "helm"), "template", release, chart, "--values", write(t, base+values))
+		out, stderr, err := helm(t, write(t, base+values), "template", release, chart)
 		if err != nil {
 			t.Fatalf("%s: %s", values, stderr)
 		}

@@ -39,13 +39,19 @@ func (p *pod) args(t *testing.T, kind, name string) (args []string) {
 	return nil
 }
 
-// TestSidecarLive runs what the chart renders in mode sidecar: the container that writes
-// Envoy's bootstrap, a real Envoy with it, the filter, and helm test's question. Then
-// the filter gets SIGTERM.
-func TestSidecarLive(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs Envoy")
-	}
+// sidecar is what the chart renders in mode sidecar, running: an Envoy with the bootstrap
+// of the container that writes it, and the filter.
+type sidecar struct {
+	pod
+	all     []object
+	clients int // the port of Envoy
+	filter  *process
+}
+
+// startSidecar starts the processes of a release. There is a folder for pairs of what is
+// replaced in their arguments and files: what a pod has, and what there is here.
+func startSidecar(t *testing.T, values string, here func(dir string) []string) *sidecar {
+	t.Helper()
 	binary, err := envoy.Find(os.Getenv)
 	if err != nil {
 		t.Fatal(err)
@@ -55,43 +61,58 @@ func TestSidecarLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	engine, clients, admin, envoyAdmin := freePort(t), freePort(t), freePort(t), freePort(t)
-	all := objects(t, render(t, fmt.Sprintf(`
-mode: sidecar
-engines: [{kind: vllm, urls: ["http://127.0.0.1:%d"], healthPath: /health}]
-adminPort: %d
-sidecar: {envoy: {port: %d}}
-test: {url: "http://127.0.0.1:%d/v1"}
-`, engine, admin, clients, clients)))
-	config := filepath.Join(dir, "config.yaml")
-	p := &pod{
-		program: program(t),
-		here:    strings.NewReplacer("/run/envoy-harmony", dir, "/etc/envoy-harmony/config.yaml", config, "127.0.0.1:9901", fmt.Sprintf("127.0.0.1:%d", envoyAdmin)),
-		spec:    at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec.template.spec").(object),
+
+	s := &sidecar{clients: freePort(t)}
+	admin, envoyAdmin := freePort(t), freePort(t)
+	ports := fmt.Sprintf("adminPort=%d,sidecar.envoy.port=%d", admin, s.clients)
+	text, stderr, err := template(t, write(t, "mode: sidecar\n"+values), "--set", ports)
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
 	}
-	text := p.here.Replace(find(t, all, "ConfigMap", "harmony-envoy-harmony")["data"].(object)["config.yaml"].(string))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	s.all = objects(t, text)
+
+	replaced := append(here(dir), "/run/envoy-harmony", dir, "/etc/envoy-harmony/", dir+"/", "127.0.0.1:9901", fmt.Sprintf("127.0.0.1:%d", envoyAdmin))
+	s.pod = pod{
+		program: program(t), here: strings.NewReplacer(replaced...),
+		spec: at(find(t, s.all, "Deployment", "harmony-envoy-harmony"), "spec.template.spec").(object),
+	}
+	for name, text := range find(t, s.all, "ConfigMap", "harmony-envoy-harmony")["data"].(object) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(s.here.Replace(text.(string))), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 
-	launch(t, engineSim(t), "--listen", fmt.Sprintf("127.0.0.1:%d", engine))
-	if out, stderr, err := run(t, p.program, p.args(t, "initContainers", "bootstrap")...); err != nil {
+	if out, stderr, err := run(t, s.program, s.args(t, "initContainers", "bootstrap")...); err != nil {
 		t.Fatalf("%v: %s%s", err, out, stderr)
 	}
-	launch(t, binary, p.args(t, "initContainers", "envoy")...)
-	filter := launch(t, p.program, p.args(t, "containers", "envoy-harmony")...)
+	launch(t, binary, s.args(t, "initContainers", "envoy")...)
+	s.filter = launch(t, s.program, s.args(t, "containers", "envoy-harmony")...)
+	return s
+}
 
-	question := &pod{here: p.here, spec: find(t, all, "Pod", "harmony-envoy-harmony-test")["spec"].(object)}
-	out, stderr, err := run(t, p.program, question.args(t, "containers", "ask")...)
+// TestSidecarLive runs what the chart renders in mode sidecar: the container that writes
+// Envoy's bootstrap, a real Envoy with it, the filter, and helm test's question. Then
+// the filter gets SIGTERM.
+func TestSidecarLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Envoy")
+	}
+	engine := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	launch(t, engineSim(t), "--listen", engine)
+	s := startSidecar(t, `engines: [{kind: vllm, urls: ["http://`+engine+`"], healthPath: /health}]`, func(string) []string { return nil })
+
+	base := fmt.Sprintf("http://127.0.0.1:%d", s.clients)
+	service := "http://harmony-envoy-harmony.models.svc.cluster.local:80"
+	question := &pod{here: strings.NewReplacer(service, base), spec: find(t, s.all, "Pod", "harmony-envoy-harmony-test")["spec"].(object)}
+	out, stderr, err := run(t, s.program, question.args(t, "containers", "ask")...)
 	if err != nil || !strings.Contains(string(out), "Hello there friend.") {
 		t.Fatalf("%v: %s%s", err, out, stderr)
 	}
 
-	base := fmt.Sprintf("http://127.0.0.1:%d", clients)
 	if closes(t, base) {
 		t.Error("Envoy closes connections before the filter ends")
 	}
-	if err := filter.process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.filter.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(patience); !closes(t, base); time.Sleep(10 * time.Millisecond) {

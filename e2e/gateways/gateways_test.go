@@ -140,8 +140,10 @@ func bootGateway(t *testing.T, binary string, bootstrap stack.Object, sink io.Wr
 func renderGateway(t *testing.T, provider, template, more string) string {
 	t.Helper()
 	values := filepath.Join(t.TempDir(), "values.yaml")
-	text := "engines: [{kind: vllm, service: {name: vllm, port: 8000}}]\n" +
-		"gateway: {provider: " + provider + ", name: envoy-harmony, create: true, upstream: {name: other-models, port: 8080}}\n" + more
+	// With a load balancer, Istio's objects are those that are recorded.
+	text := "image: {repository: registry.example.com/envoy-harmony, tag: 1.2.3}\n" +
+		"engines: [{kind: vllm, service: {name: vllm, port: 8000}}]\n" +
+		"gateway: {provider: " + provider + ", name: envoy-harmony, create: true, serviceType: LoadBalancer, upstream: {name: other-models, port: 8080}}\n" + more
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,12 +25,15 @@ func (s *source) environment(p platform) []string {
 		"GOTOOLCHAIN="+s.toolchain, "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
 }
 
-// The programs of a release. The image has the first alone: "run --simulate", which
-// starts the other, also starts an Envoy, and the image has none.
+// The programs of a release. Each has an image of its own, so that the filter's, which
+// serves users, has no simulated engine. The filter's has no Envoy either: "run --simulate",
+// which starts all three, is not for it.
 const (
 	filterProgram = "envoy-harmony"
 	simProgram    = "engine-sim"
 )
+
+var programs = []string{filterProgram, simProgram}
 
 // compile writes a program for a platform to a file.
 func (s *source) compile(ctx context.Context, p platform, program, file string) error {
@@ -47,7 +50,7 @@ func (s *source) compile(ctx context.Context, p platform, program, file string) 
 	return err
 }
 
-// writeRoots writes out/ARCH for each platform: the files of the image.
+// writeRoots writes out/PROGRAM/ARCH for each program and platform: the files of the images.
 func writeRoots(ctx context.Context, o *options) error {
 	notices, err := o.source.notices(ctx)
 	if err != nil {
@@ -58,24 +61,34 @@ func writeRoots(ctx context.Context, o *options) error {
 		return err
 	}
 
-	for _, p := range o.platforms {
-		root := filepath.Join(o.out, p.arch)
-		// A file of an earlier build would get into the image.
-		if err := os.RemoveAll(root); err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Join(root, "licenses"), 0o755); err != nil {
-			return err
-		}
-
-		if err := o.source.compile(ctx, p, filterProgram, filepath.Join(root, filterProgram)); err != nil {
-			return err
-		}
-
-		for name, text := range map[string][]byte{"LICENSE": license, "THIRD_PARTY_NOTICES": notices} {
-			if err := os.WriteFile(filepath.Join(root, "licenses", name), text, 0o644); err != nil {
+	texts := map[string][]byte{"LICENSE": license, "THIRD_PARTY_NOTICES": notices}
+	for _, program := range programs {
+		for _, p := range o.platforms {
+			root := filepath.Join(o.out, program, p.arch)
+			if err := o.source.writeRoot(ctx, p, program, root, texts); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// writeRoot writes the files of one image: the program for a platform, and texts about licences.
+func (s *source) writeRoot(ctx context.Context, p platform, program, root string, texts map[string][]byte) error {
+	// A file of an earlier build would get into the image.
+	if err := os.RemoveAll(root); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(root, "licenses"), 0o755); err != nil {
+		return err
+	}
+
+	if err := s.compile(ctx, p, program, filepath.Join(root, program)); err != nil {
+		return err
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(root, "licenses", name), text, 0o644); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func (o *options) distFiles(ctx context.Context) (map[string][]byte, error) {
 	for _, p := range releasePlatforms {
 		entries := slices.Clone(texts)
 		folder := filepath.Join(tmp, p.os, p.arch)
-		for _, program := range []string{filterProgram, simProgram} {
+		for _, program := range programs {
 			binary := filepath.Join(folder, program)
 			if err := o.source.compile(ctx, p, program, binary); err != nil {
 				return nil, err

@@ -93,7 +93,8 @@ func (b builder) commands(o *options) [][]string {
 	}
 
 	args := []string{
-		"build", "--file", filepath.Join(o.source.dir, "Dockerfile"), "--platform", strings.Join(names, ","),
+		"build", "--target", o.program,
+		"--file", filepath.Join(o.source.dir, "Dockerfile"), "--platform", strings.Join(names, ","),
 		"--build-context", "build=" + o.out,
 		"--build-arg", "VERSION=" + o.source.version, "--build-arg", "COMMIT=" + o.source.commit,
 		"--build-arg", "COMMIT_DATE=" + o.source.date,

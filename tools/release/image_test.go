@@ -145,12 +145,12 @@ func imageBuilder(t *testing.T) {
 	t.Log("builder: " + b)
 }
 
-// build builds the image of a source for platforms and returns it.
-func build(t *testing.T, s source, platforms string) *archive {
+// build builds the image of a source's program for platforms and returns it.
+func build(t *testing.T, s source, program, platforms string) *archive {
 	t.Helper()
 	dir := t.TempDir()
 	args := []string{
-		"image", "-source", s.dir, "-version", s.version, "-commit", s.commit, "-date", s.date,
+		"image", "-program", program, "-source", s.dir, "-version", s.version, "-commit", s.commit, "-date", s.date,
 		"-platforms", platforms, "-image", "localhost/envoy-harmony-test:1.2.3", "-out", dir, "-archive", filepath.Join(dir, "image.tar"),
 	}
 	if err := run(t.Context(), args); err != nil {
@@ -168,14 +168,14 @@ func TestImage(t *testing.T) {
 	imageBuilder(t)
 	first, second := copyTree(t), copyTree(t)
 	here := "linux/" + runtime.GOARCH
-	image, again := build(t, first, here), build(t, second, here)
+	image, again := build(t, first, filterProgram, here), build(t, second, filterProgram, here)
 	if image.digest() != again.digest() {
 		t.Errorf("two folders, two images: %s, %s", image.digest(), again.digest())
 	}
 	config, layers := image.platform(runtime.GOARCH)
 	checkConfig(t, config)
 	root := t.TempDir()
-	program := extract(t, layers, root)
+	program := extract(t, layers, filterProgram, root)
 	checkProgram(t, program, platform{"linux", runtime.GOARCH})
 	t.Run("version", func(t *testing.T) {
 		out, err := inside(t, root, nil, "/envoy-harmony", "version").Output()
@@ -187,14 +187,36 @@ func TestImage(t *testing.T) {
 	t.Run("roots", func(t *testing.T) { checkRoots(t, root) })
 }
 
+// The simulated engine has an image of its own, which serves without arguments.
+func TestImageOfSimulator(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED, the image was not tested: its program runs on Linux")
+	}
+	imageBuilder(t)
+
+	image := build(t, copyTree(t), simProgram, "linux/"+runtime.GOARCH)
+	config, layers := image.platform(runtime.GOARCH)
+	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/engine-sim"}) ||
+		!slices.Equal(c.Cmd, []string{"--listen=:8000"}) || c.Labels["org.opencontainers.image.title"] != simProgram {
+		t.Errorf("configuration %+v", c)
+	}
+
+	root := t.TempDir()
+	extract(t, layers, simProgram, root)
+	out, err := inside(t, root, nil, "/engine-sim", "--help").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "engine-sim") {
+		t.Errorf("%v, %q", err, out)
+	}
+}
+
 // One image has both platforms.
 func TestImagePlatforms(t *testing.T) {
 	imageBuilder(t)
-	image := build(t, copyTree(t), "linux/amd64,linux/arm64")
+	image := build(t, copyTree(t), filterProgram, "linux/amd64,linux/arm64")
 	for _, arch := range []string{"amd64", "arm64"} {
 		config, layers := image.platform(arch)
 		checkConfig(t, config)
-		checkProgram(t, extract(t, layers, t.TempDir()), platform{"linux", arch})
+		checkProgram(t, extract(t, layers, filterProgram, t.TempDir()), platform{"linux", arch})
 	}
 }
 
@@ -218,9 +240,9 @@ func checkConfig(t *testing.T, c ociConfig) {
 
 // extract writes the files of the layers to root, checks that there are no others
 // than documented, and returns the program.
-func extract(t *testing.T, layers [][]byte, root string) []byte {
+func extract(t *testing.T, layers [][]byte, program, root string) []byte {
 	t.Helper()
-	var program []byte
+	var text []byte
 	files := map[string]string{}
 	for _, layer := range layers {
 		headers, contents := untar(t, layer)
@@ -237,11 +259,11 @@ func extract(t *testing.T, layers [][]byte, root string) []byte {
 				t.Fatal(err)
 			}
 		}
-		if p := contents["envoy-harmony"]; p != nil {
-			program = p
+		if found := contents[program]; found != nil {
+			text = found
 		}
 	}
-	want := map[string]string{"envoy-harmony": "0 755 0:0", "licenses/LICENSE": "0 644 0:0", "licenses/THIRD_PARTY_NOTICES": "0 644 0:0"}
+	want := map[string]string{program: "0 755 0:0", "licenses/LICENSE": "0 644 0:0", "licenses/THIRD_PARTY_NOTICES": "0 644 0:0"}
 	if len(files) != len(want) {
 		t.Errorf("files %v", files)
 	}
@@ -250,7 +272,7 @@ func extract(t *testing.T, layers [][]byte, root string) []byte {
 			t.Errorf("%s: type, mode and owner %q, want %q", name, files[name], mode)
 		}
 	}
-	return program
+	return text
 }
 
 // inside returns a command in root, as the image's user. All files there are root's,
@@ -353,13 +375,13 @@ func checkRoots(t *testing.T, root string) {
 func TestCommands(t *testing.T) {
 	o := &options{
 		source: source{dir: "/src", version: "1.2.3", commit: "abc", date: "1970-01-01T00:01:00Z", time: time.Unix(60, 0)},
-		out:    "/out", image: "i:1", archive: "/a.tar", platforms: []platform{{"linux", "amd64"}},
+		out:    "/out", program: filterProgram, image: "i:1", archive: "/a.tar", platforms: []platform{{"linux", "amd64"}},
 	}
 	several := *o
 	several.platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
 	local := *o
 	local.archive = ""
-	const common = "build --file /src/Dockerfile --platform %s --build-context build=/out --build-arg VERSION=1.2.3 --build-arg COMMIT=abc --build-arg COMMIT_DATE=1970-01-01T00:01:00Z"
+	const common = "build --target envoy-harmony --file /src/Dockerfile --platform %s --build-context build=/out --build-arg VERSION=1.2.3 --build-arg COMMIT=abc --build-arg COMMIT_DATE=1970-01-01T00:01:00Z"
 	one, both := fmt.Sprintf(common, "linux/amd64"), fmt.Sprintf(common, "linux/amd64,linux/arm64")
 	for _, tt := range []struct {
 		builder builder

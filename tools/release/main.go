@@ -14,13 +14,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 const usage = `Usage: release COMMAND [flags]
 
 Commands:
-  root   compile the program and write the files of the image, for each platform
+  root   compile the programs and write the files of their images, for each platform
   image  do the same, and build the image with docker, podman or buildah
   dist   write the archives of a release, with SBOMs and checksums
   check  look whether the folder is the tag of the version, and write its notes
@@ -43,6 +44,8 @@ type options struct {
 
 	// platforms are those of root and image.
 	platforms []platform
+	// program is the one that image builds an image of, and the stage of the Dockerfile.
+	program string
 	// image is the name and tag of the image.
 	image string
 	// archive is the file for the image, as an OCI archive; "": the builder keeps it.
@@ -85,7 +88,8 @@ func parse(command string, args []string) (*options, error) {
 	f.StringVar(&o.source.date, "date", "", "the commit's `date`, RFC 3339 (default: that of the folder)")
 
 	f.StringVar(&o.out, "out", "", "the `folder` to write to")
-	f.StringVar(&o.image, "image", "", "the image's `name:tag` (default: envoy-harmony:VERSION)")
+	f.StringVar(&o.program, "program", filterProgram, "the image's `program`: envoy-harmony or engine-sim")
+	f.StringVar(&o.image, "image", "", "the image's `name:tag` (default: PROGRAM:VERSION)")
 	f.StringVar(&o.archive, "archive", "", "write the image to this `file`, an OCI archive (layout: read it)")
 	f.BoolVar(&o.dry, "dry", false, "check: print what is missing, and succeed")
 	f.StringVar(&o.sbomTool, "sbom-tool", "", "the `program` cyclonedx-gomod")
@@ -99,6 +103,9 @@ func parse(command string, args []string) (*options, error) {
 	}
 	if o.out == "" {
 		return nil, errors.New("name the folder to write to with -out")
+	}
+	if !slices.Contains(programs, o.program) {
+		return nil, fmt.Errorf("program %q: write one of %s", o.program, strings.Join(programs, ", "))
 	}
 
 	for name := range strings.SplitSeq(*list, ",") {
@@ -120,7 +127,7 @@ func parse(command string, args []string) (*options, error) {
 	}
 
 	if o.image == "" {
-		o.image = "envoy-harmony:" + o.source.version
+		o.image = o.program + ":" + o.source.version
 	}
 	return o, nil
 }

@@ -12,7 +12,7 @@
 - alert: HarmonyRequestsFail
   severity: critical
   for: 10m
-  expr: sum(rate(harmony_requests_total{ {{- .m }},api!="models",outcome="failed"}[10m])) / {{ .requests }} > {{ .rule.failureRatio }}
+  expr: sum(rate(harmony_requests_total{ {{- .m }},api!="models",outcome="failed"}[10m])) / {{ .requests }} > {{ .rule.failureRatio }} and sum(increase(harmony_requests_total{ {{- .m }},api!="models",outcome="failed"}[10m])) >= {{ .rule.failedRequests }}
   summary: Requests for gpt-oss models fail.
   description: "{{ $value }} of the requests end with an error that is not the client's. The log lines with the outcome failed name the engine and the cause."
 - alert: HarmonySlow

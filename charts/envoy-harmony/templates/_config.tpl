@@ -34,10 +34,20 @@ unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
 {{- default "http" $service.scheme }}://{{ include "envoy-harmony.serviceHost" . }}:{{ $service.port -}}
 {{- end -}}
 
+{{/* The engines: those of the values, or the simulated one. A list in JSON. */}}
+{{- define "envoy-harmony.engineList" -}}
+{{- if .Values.simulate -}}
+{{- $service := dict "name" (include "envoy-harmony.simulatorName" .) "port" 8000 -}}
+{{- list (dict "name" "simulator" "kind" "vllm" "service" $service "healthPath" "/health") | toJson -}}
+{{- else -}}
+{{- toJson .Values.engines -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The engines as the filter's configuration has them. */}}
 {{- define "envoy-harmony.engines" -}}
 {{- $root := . -}}
-{{- range .Values.engines }}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray }}
 - name: {{ default .kind .name | quote }}
   kind: {{ .kind }}
   {{- if .urls }}

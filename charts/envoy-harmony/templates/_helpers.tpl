@@ -62,18 +62,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* An image reference of {repository, tag, digest} with a default tag: (list image default). */}}
+{{/* An image reference of {repository, tag, digest}. */}}
 {{- define "envoy-harmony.imageRef" -}}
-{{- $image := first . -}}
-{{- if $image.digest -}}
-{{- $image.repository }}@{{ $image.digest -}}
+{{- if .digest -}}
+{{- .repository }}@{{ .digest -}}
 {{- else -}}
-{{- $image.repository }}:{{ default (last .) $image.tag -}}
+{{- .repository }}:{{ .tag -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "envoy-harmony.image" -}}
-{{- include "envoy-harmony.imageRef" (list .Values.image .Chart.AppVersion) -}}
+{{- include "envoy-harmony.imageRef" .Values.image -}}
 {{- end -}}
 
 {{/* A Go duration, such as 1m30s, in whole seconds, rounded up. */}}
@@ -87,12 +86,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- ceil $seconds | int64 -}}
 {{- end -}}
 
-{{/* The bytes of a memory quantity such as 2Gi, 512M or 1.5e9; 0 if it is none. */}}
+{{/* The bytes of a memory quantity such as 2Gi, 512M or 1.5e9, and of a size of the configuration such as 32MiB; 0 if it
+     is none. */}}
 {{- define "envoy-harmony.bytes" -}}
 {{- $quantity := toString . | trim -}}
 {{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "" 1 -}}
 {{- $unit := regexFind "[A-Za-z]+$" $quantity -}}
-{{- $number := trimSuffix $unit $quantity -}}
+{{- $number := trimSuffix $unit $quantity | trim -}}
+{{- if hasSuffix "iB" $unit -}}{{- $unit = trimSuffix "B" $unit -}}{{- end -}}
 {{- if and (hasKey $units $unit) (regexMatch "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)?$" $number) -}}
 {{- mulf (float64 $number) (float64 (get $units $unit)) | int64 -}}
 {{- else -}}0{{- end -}}
@@ -108,13 +109,41 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (eq .Values.mode "sidecar") (not .Values.sidecar.envoy.enabled) -}}true{{- end -}}
 {{- end -}}
 
-{{/* The base URL at which the API answers in the cluster, "" if the chart does not know it. */}}
+{{/* The Deployment and the Service of the simulated engine. */}}
+{{- define "envoy-harmony.simulatorName" -}}
+{{- include "envoy-harmony.fullname" . }}-sim
+{{- end -}}
+
+{{/* The simulated engine's image: by default where "make image" puts it, beside the filter's. */}}
+{{- define "envoy-harmony.simulatorImage" -}}
+{{- $image := .Values.simulator.image -}}
+{{- $repository := default (printf "%s-engine-sim" .Values.image.repository) $image.repository -}}
+{{- include "envoy-harmony.imageRef" (dict "repository" $repository "tag" (default .Values.image.tag $image.tag) "digest" $image.digest) -}}
+{{- end -}}
+
+{{/* The Secret with the certificate of the clients' listener, "" if that has no TLS or is not the chart's. */}}
+{{- define "envoy-harmony.clientsSecret" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- .Values.sidecar.envoy.tls.existingSecret -}}
+{{- else -}}
+{{- .Values.gateway.tls.existingSecret -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The port at which clients connect: of the sidecar's Service, or of the Gateway's listener. */}}
+{{- define "envoy-harmony.clientsPort" -}}
+{{- $set := ternary .Values.sidecar.service.port .Values.gateway.listenerPort (eq .Values.mode "sidecar") -}}
+{{- default (ternary 443 80 (ne (include "envoy-harmony.clientsSecret" .) "")) $set -}}
+{{- end -}}
+
+{{/* The base URL at which the API answers in the cluster, "" if the chart does not know it. With HTTPS it does not:
+     the certificate is for a name that only the owner knows. */}}
 {{- define "envoy-harmony.testURL" -}}
 {{- if .Values.test.url -}}
 {{- .Values.test.url -}}
-{{- else if include "envoy-harmony.patched" . -}}
+{{- else if or (include "envoy-harmony.patched" .) (include "envoy-harmony.clientsSecret" .) -}}
 {{- else if eq .Values.mode "sidecar" -}}
-http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.sidecar.service.port }}/v1
+http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ include "envoy-harmony.clientsPort" . }}/v1
 {{- else if ne .Values.gateway.provider "none" -}}
 {{- include "envoy-harmony.gateway.url" . -}}
 {{- end -}}

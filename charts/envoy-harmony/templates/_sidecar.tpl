@@ -23,6 +23,9 @@
   {{- if $envoy.accessLog }}
   - --access-log
   {{- end }}
+  {{- if $envoy.tls.existingSecret }}
+  - --listen-sds=/etc/envoy-harmony/{{ include "envoy-harmony.clientsSDS" . }}
+  {{- end }}
   - --output={{ include "envoy-harmony.socketDir" . }}/envoy.yaml
   {{- with include "envoy-harmony.env" . | trim }}
   env:
@@ -40,7 +43,7 @@
   volumeMounts:
   {{- include "envoy-harmony.mounts" . | trim | nindent 2 }}
 - name: envoy
-  image: {{ include "envoy-harmony.imageRef" (list $envoy.image "") }}
+  image: {{ include "envoy-harmony.imageRef" $envoy.image }}
   imagePullPolicy: {{ $envoy.image.pullPolicy }}
   restartPolicy: Always
   command: [envoy]
@@ -74,7 +77,15 @@
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
   - {name: envoy-harmony-sockets, mountPath: {{ include "envoy-harmony.socketDir" . }}}
+  {{- if $envoy.tls.existingSecret }}
+  - {name: envoy-harmony-config, mountPath: /etc/envoy-harmony, readOnly: true}
+  - {name: envoy-harmony-clients, mountPath: {{ include "envoy-harmony.clientsDir" . }}, readOnly: true}
+  {{- end }}
 {{- end -}}
+
+{{/* The file of the ConfigMap by which Envoy finds the certificate of the clients' listener, and the folder of that. */}}
+{{- define "envoy-harmony.clientsSDS" -}}clients-tls.yaml{{- end -}}
+{{- define "envoy-harmony.clientsDir" -}}/etc/envoy-harmony-clients{{- end -}}
 
 {{/* A strategic merge patch for the Deployment or DaemonSet of an Envoy. */}}
 {{- define "envoy-harmony.patch" -}}

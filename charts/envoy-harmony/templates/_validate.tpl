@@ -2,7 +2,7 @@
 
 {{- define "envoy-harmony.validate" -}}
 {{- $errors := list -}}
-{{- range list "engines" "config" "store" "secrets" "tls" "loopbackTLS" "records" "scale" "rest" -}}
+{{- range list "image" "engines" "config" "store" "secrets" "tls" "loopbackTLS" "records" "scale" "rest" -}}
 {{- $errors = concat $errors (include (printf "envoy-harmony.%sErrors" .) $ | fromJsonArray) -}}
 {{- end -}}
 {{- $errors = concat $errors (include "envoy-harmony.gateway.errors" . | fromJsonArray) -}}
@@ -11,11 +11,28 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "envoy-harmony.imageErrors" -}}
+{{- $errors := list -}}
+{{- $image := .Values.image -}}
+{{- if not (and $image.repository (or $image.tag $image.digest)) -}}
+{{- $errors = append $errors "image: no image is published yet, so that there is no default: build one with \"make image\" (docs/release.md), push it to a registry that your cluster reads, and set image.repository and image.tag, or image.digest" -}}
+{{- end -}}
+{{- $simulator := .Values.simulator.image -}}
+{{- if and .Values.simulate (not (or $image.tag $simulator.tag $simulator.digest)) -}}
+{{- $errors = append $errors "simulator.image: the filter's image has a digest, which is not the simulated engine's: set simulator.image.tag or simulator.image.digest" -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
 {{- define "envoy-harmony.enginesErrors" -}}
 {{- $errors := list -}}
 {{- $names := list -}}
-{{- if not .Values.engines -}}
-{{- $errors = append $errors "engines: name at least one engine, such as [{kind: vllm, service: {name: vllm, port: 8000}}]" -}}
+{{- if .Values.simulate -}}
+{{- if .Values.engines -}}
+{{- $errors = append $errors "simulate: answers would come from the simulated engine or from a real one, and nobody could tell which: leave engines out, or set simulate: false" -}}
+{{- end -}}
+{{- else if not .Values.engines -}}
+{{- $errors = append $errors "engines: name at least one engine, such as [{kind: vllm, service: {name: vllm, port: 8000}}], or try the chart without one: simulate: true" -}}
 {{- end -}}
 {{- range $i, $engine := .Values.engines -}}
 {{- $path := printf "engines[%d]" $i -}}
@@ -180,8 +197,8 @@
 {{- end -}}
 {{- else -}}
 {{- $limit := include "envoy-harmony.bytes" $records.sizeLimit | int64 -}}
-{{- $files := int64 $record.folder_bytes -}}
-{{- $one := int64 (default 8388608 $record.max_record_bytes) -}}
+{{- $files := include "envoy-harmony.bytes" $record.folder_bytes | int64 -}}
+{{- $one := include "envoy-harmony.bytes" (default 8388608 $record.max_record_bytes) | int64 -}}
 {{- $need := add (mul 2 $files) $one -}}
 {{- if gt $need $limit -}}
 {{- $errors = append $errors (printf "config.record.folder_bytes: %d does not fit in records.sizeLimit %s: files take up to twice their bytes on the disk, with a record that is being written (config.record.max_record_bytes) %d bytes: set a smaller number, or a larger records.sizeLimit" $files $records.sizeLimit $need) -}}
@@ -318,6 +335,9 @@
 {{- $drain := include "envoy-harmony.drainSeconds" . | int -}}
 {{- if and (not (kindIs "invalid" $grace)) (lt (int $grace) $drain) -}}
 {{- $errors = append $errors (printf "terminationGracePeriodSeconds: %d is too short: drain_delay, drain_timeout and 40 s for background responses take %d s: leave it out, or set config.drain_timeout to less" (int $grace) $drain) -}}
+{{- end -}}
+{{- if and .Values.sidecar.envoy.tls.existingSecret (or (ne .Values.mode "sidecar") (not .Values.sidecar.envoy.enabled)) -}}
+{{- $errors = append $errors "sidecar.envoy.tls.existingSecret: is for an Envoy that the chart makes, in mode sidecar, and has no effect on another: leave it out; a Gateway that the chart makes has gateway.tls.existingSecret" -}}
 {{- end -}}
 {{- $gateway := .Values.gateway -}}
 {{- if ne $gateway.provider "none" -}}

@@ -49,9 +49,9 @@
      Service of Envoy Gateway has a name with a hash, unless the chart makes the Gateway. */}}
 {{- define "envoy-harmony.gateway.url" -}}
 {{- if and (eq .Values.gateway.provider "envoyGateway") .Values.gateway.create -}}
-http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.envoy-gateway-system.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
+http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.envoy-gateway-system.svc.{{ .Values.clusterDomain }}:{{ include "envoy-harmony.clientsPort" . }}/v1
 {{- else if not (has .Values.gateway.provider (list "none" "envoyGateway")) -}}
-http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.{{ include "envoy-harmony.gateway.namespace" . }}.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
+http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.{{ include "envoy-harmony.gateway.namespace" . }}.svc.{{ .Values.clusterDomain }}:{{ include "envoy-harmony.clientsPort" . }}/v1
 {{- end -}}
 {{- end -}}
 
@@ -97,7 +97,17 @@ podSelector:
 {{- $errors = append $errors (printf "gateway.%s: has no effect without a provider: set gateway.provider" .) -}}
 {{- end -}}
 {{- end -}}
-{{- else -}}
+{{- end -}}
+{{- /* Who sets these wants to protect clients, or to be reached: without an effect they would mislead. */ -}}
+{{- if not $g.create -}}
+{{- if $g.tls.existingSecret -}}
+{{- $errors = append $errors "gateway.tls.existingSecret: is for a Gateway that the chart makes, and has no effect on another: set gateway.create, or leave it out and give your Gateway an HTTPS listener" -}}
+{{- end -}}
+{{- if ne $g.serviceType "ClusterIP" -}}
+{{- $errors = append $errors (printf "gateway.serviceType: %s is for a Gateway that the chart makes: set gateway.create, or leave it out" $g.serviceType) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne $g.provider "none" -}}
 {{- if and $g.create $g.namespace (ne $g.namespace .Release.Namespace) -}}
 {{- $errors = append $errors (printf "gateway.namespace: is %s, and a Gateway that the chart makes is in the namespace of the release: leave it out" $g.namespace) -}}
 {{- end -}}
@@ -121,7 +131,7 @@ podSelector:
 {{- if and .Values.tls.enabled (not $g.filterCA) -}}
 {{- $errors = append $errors "gateway.filterCA: with tls.enabled the gateway checks the filter's certificate: name the ConfigMap with its CA in ca.crt" -}}
 {{- end -}}
-{{- range .Values.engines -}}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray -}}
 {{- if and (hasSuffix "-grpc" .kind) (eq $g.provider "kgateway") -}}
 {{- $errors = append $errors (printf "engines: %s is a gRPC engine, which has not been tested behind kgateway: use an HTTP kind" (default .kind .name)) -}}
 {{- end -}}
@@ -140,7 +150,7 @@ podSelector:
 {{- toYaml .Values.gateway.upstream -}}
 {{- else -}}
 {{- $found := dict -}}
-{{- range .Values.engines -}}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray -}}
 {{- if and .service (not (hasSuffix "-grpc" .kind)) (not $found) -}}
 {{- $found = .service -}}
 {{- end -}}
@@ -216,16 +226,30 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata:
   {{- include "envoy-harmony.gateway.metadata" (list . .Values.gateway.name) | nindent 2 }}
+  {{- if and (eq $g.provider "istio") (ne $g.serviceType "LoadBalancer") }}
+  annotations:
+    # The default is a load balancer.
+    networking.istio.io/service-type: {{ $g.serviceType }}
+  {{- end }}
 spec:
   gatewayClassName: {{ include "envoy-harmony.gateway.className" . }}
-  {{- if eq $g.provider "envoyGateway" }}
+  {{- with get (dict "envoyGateway" "gateway.envoyproxy.io, kind: EnvoyProxy" "kgateway" "gateway.kgateway.dev, kind: GatewayParameters" "agentgateway" "agentgateway.dev, kind: AgentgatewayParameters") $g.provider }}
   infrastructure:
-    parametersRef: {group: gateway.envoyproxy.io, kind: EnvoyProxy, name: {{ include "envoy-harmony.fullname" . }}}
+    parametersRef: {group: {{ . }}, name: {{ include "envoy-harmony.fullname" $ }}}
   {{- end }}
   listeners:
+  {{- with $g.tls.existingSecret }}
+  - name: https
+    protocol: HTTPS
+    tls:
+      mode: Terminate
+      certificateRefs:
+      - {group: "", kind: Secret, name: {{ . }}}
+  {{- else }}
   - name: http
     protocol: HTTP
-    port: {{ $g.listenerPort }}
+  {{- end }}
+    port: {{ include "envoy-harmony.clientsPort" . }}
     allowedRoutes: {namespaces: {from: Same}}
 ---
 {{- end }}
@@ -358,7 +382,7 @@ spec:
   {{- end }}
     port: {{ $root.Values.gateway.loopback.port }}
     allowedRoutes: {namespaces: {from: Same}}
-{{- range $root.Values.engines }}
+{{- range include "envoy-harmony.engineList" $root | fromJsonArray }}
 ---
 {{ include "envoy-harmony.gateway.engineRoute" (list $root $name $root.Release.Namespace .) }}
 {{- if .prefill }}
@@ -490,7 +514,7 @@ spec:
 {{- define "envoy-harmony.gateway.grants" -}}
 {{- $root := . -}}
 {{- $services := list (include "envoy-harmony.gateway.upstream" . | fromYaml) -}}
-{{- range .Values.engines -}}
+{{- range include "envoy-harmony.engineList" . | fromJsonArray -}}
 {{- if and .service (not .inferencePool) -}}{{- $services = append $services .service -}}{{- end -}}
 {{- range .prefill -}}{{- $services = append $services .service -}}{{- end -}}
 {{- end -}}
