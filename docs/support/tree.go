@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -79,8 +79,14 @@ type pinned struct {
 
 // goModule is how a go.mod has the version of a module, crd how crds.txt has it, pip how a requirements.txt has it.
 func goModule(module string) string { return `(?m)^\s*` + regexp.QuoteMeta(module) + ` v(\S+)` }
-func crd(module string) string      { return `(?m)^` + regexp.QuoteMeta(module) + `@v(\S+)` }
-func pip(name string) string        { return `(?m)^` + regexp.QuoteMeta(name) + `==(\S+)` }
+
+// anyMajor is a module whose path ends with its major version, in a list of requirements or alone.
+func anyMajor(module string) string {
+	return `(?m)^\s*(?:require )?` + regexp.QuoteMeta(module) + `(?:/v\d+)? v(\S+)`
+}
+
+func crd(module string) string { return `(?m)^` + regexp.QuoteMeta(module) + `@v(\S+)` }
+func pip(name string) string   { return `(?m)^` + regexp.QuoteMeta(name) + `==(\S+)` }
 
 const (
 	crds         = "e2e/charts/crds.txt"
@@ -138,8 +144,8 @@ func pins() []pinned {
 
 		{clientKind, "openai-python", pythonTests, pip("openai"), ordinary},
 		{clientKind, "OpenAI Agents (Python)", pythonTests, pip("openai-agents"), ordinary},
-		{clientKind, "openai-go", "go.mod", goModule(clientPackages["openai-go"]), ordinary},
-		{clientKind, "anthropic (Go)", "go.mod", goModule(clientPackages["anthropic-go"]), ordinary},
+		{clientKind, "openai-go", "go.mod", anyMajor("github.com/openai/openai-go"), ordinary},
+		{clientKind, "anthropic (Go)", "go.mod", anyMajor("github.com/anthropics/anthropic-sdk-go"), ordinary},
 
 		{
 			storeKind, "SQLite (modernc.org/sqlite)", "go.mod", goModule("modernc.org/sqlite"),
@@ -255,26 +261,22 @@ func envoys(root string) ([]Component, error) {
 	return found, nil
 }
 
-// clientPackages are the packages of the clients of e2e/clients, by manifest, as their lock files name them.
-var clientPackages = map[string]string{
-	"ai-sdk": "ai", "anthropic-go": "github.com/anthropics/anthropic-sdk-go/v2", "anthropic-node": "@anthropic-ai/sdk",
-	"anthropic-python": "anthropic", "claude-code": "@anthropic-ai/claude-code", "codex-0.169": "codex-0.169",
-	"codex-0.63": "codex-0.63", "dspy": "dspy", "instructor": "instructor", "langchain": "langchain-openai",
-	"litellm": "litellm", "llama-index": "llama-index-llms-openai-like", "openai-agents-js": "@openai/agents",
-	"openai-agents-python": "openai-agents", "openai-go": "github.com/openai/openai-go/v3", "openai-node": "openai",
-	"openai-python": "openai", "opencode": "opencode-ai", "pi": "@mariozechner/pi-coding-agent",
-	"pydantic-ai": "pydantic-ai-slim", "qwen-code": "@qwen-code/qwen-code", "smolagents": "smolagents",
-}
-
 // manifest is what is read here of e2e/clients/NAME.json.
 type manifest struct {
-	Title    string                          `json:"title"`
-	Order    int                             `json:"order"`
-	Set      string                          `json:"set"`
-	Script   string                          `json:"script"`
-	Versions map[string]struct{ Set string } `json:"versions"`
+	Title    string           `json:"title"`
+	Order    int              `json:"order"`
+	Script   string           `json:"script"`
+	Versions map[string]place `json:"versions"`
+	place
 
 	name string
+}
+
+// place is where the version of a client stands: a set of packages, and the client's name in its lock file. Of an
+// older version an empty field is as that of the newest.
+type place struct {
+	Set     string `json:"set"`
+	Package string `json:"package"`
 }
 
 // clients returns the clients of the client matrix, each in all of its versions.
@@ -320,22 +322,18 @@ func clients(root string) ([]Component, error) {
 
 // components returns a client as it is in its lock file, and its older versions, the newest first.
 func (m *manifest) components(root string, isSmoke *regexp.Regexp) ([]Component, error) {
-	if clientPackages[m.name] == "" {
-		return nil, errors.New("name its package in clientPackages of docs/support/tree.go")
-	}
-
-	component := func(name, set, version string) (Component, error) {
+	component := func(name string, at place, version string) (Component, error) {
 		c := Component{Kind: clientKind, Name: m.Title, Version: version}
 		c.Checks = []Check{{Target: "test-clients", Test: "TestClients/" + name, Result: notRun}}
 		if isSmoke.MatchString(name) {
 			c.Checks = append(c.Checks, in("", "smoke-clients")...)
 		}
 		var err error
-		c.Source, c.Version, err = m.locked(root, set, version)
+		c.Source, c.Version, err = m.locked(root, at, version)
 		return c, err
 	}
 
-	current, err := component(m.name, m.Set, "")
+	current, err := component(m.name, m.place, "")
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +344,9 @@ func (m *manifest) components(root string, isSmoke *regexp.Regexp) ([]Component,
 	}
 	slices.SortFunc(versions, func(a, b string) int { return -compareVersions(a, b) })
 	for _, version := range versions {
-		c, err := component(m.name+"-"+version, m.Versions[version].Set, version)
+		older := m.Versions[version]
+		at := place{Set: cmp.Or(older.Set, m.Set), Package: cmp.Or(older.Package, m.Package)}
+		c, err := component(m.name+"-"+version, at, version)
 		if err != nil {
 			return nil, err
 		}
@@ -356,10 +356,10 @@ func (m *manifest) components(root string, isSmoke *regexp.Regexp) ([]Component,
 }
 
 // locked returns the lock file of a set and the client's version in it. known is the version of a set that is for one
-// version alone, whose package may have another name, as the module of Go's older major versions.
-func (m *manifest) locked(root, set, known string) (file, version string, err error) {
-	name := clientPackages[m.name]
-	switch kind, rest, _ := strings.Cut(set, "/"); kind {
+// version alone.
+func (m *manifest) locked(root string, at place, known string) (file, version string, err error) {
+	name := at.Package
+	switch kind, rest, _ := strings.Cut(at.Set, "/"); kind {
 	case "python":
 		file = "e2e/clients/python/" + rest + ".txt"
 		version, err = readVersion(root, file, pip(name))
@@ -373,13 +373,10 @@ func (m *manifest) locked(root, set, known string) (file, version string, err er
 		file = "go.mod"
 		if rest != "" {
 			file = path.Join("e2e/clients", m.Script, rest, "go.mod")
-			anyMajor := regexp.QuoteMeta(path.Dir(name)) + `(?:/v\d+)? v(\S+)`
-			version, err = readVersion(root, file, `(?m)^\s*(?:require )?`+anyMajor)
-		} else {
-			version, err = readVersion(root, file, goModule(name))
 		}
+		version, err = readVersion(root, file, anyMajor(name))
 	default:
-		err = fmt.Errorf("the set %q is new here", set)
+		err = fmt.Errorf("the set %q is new here", at.Set)
 	}
 
 	if err == nil && known != "" && version != known {
