@@ -6,8 +6,8 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 
 # Targets whose runs docs/support.md lists. "support run" stands around each of them, and leaves a record in bin/runs.
-RECORDED := test race test-envoys test-stores test-clients smoke-clients test-engines test-charts test-charts-quick \
-	test-cluster test-image test-dist test-inspector attack replay soak fuzz-quick differential
+RECORDED := test race test-envoys test-stores test-upgrade test-clients smoke-clients test-engines test-charts \
+	test-charts-quick test-cluster test-image test-dist test-inspector attack replay soak fuzz-quick differential
 
 # Called by hand or by CI, they come here first. RECORDING is set in the make below, which has the rules themselves.
 ifneq ($(if $(RECORDING),,$(filter $(RECORDED),$(MAKECMDGOALS))),)

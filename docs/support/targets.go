@@ -28,6 +28,7 @@ var targets = []target{
 	{name: "race", narrowing: map[string]string{"PKG": "./..."}, probes: []string{"Envoy"}},
 	{name: "test-envoys", narrowing: map[string]string{"RUN": ""}},
 	{name: "test-stores", probes: []string{"Envoy"}},
+	{name: "test-upgrade", variables: []string{"FROM"}, probes: []string{"Envoy"}},
 	{name: "test-clients", narrowing: map[string]string{"CLIENTS": ".*"}, probes: []string{"Envoy"}},
 	{name: "smoke-clients", probes: []string{"Envoy"}},
 	{name: "test-engines", probes: []string{"Envoy"}},

@@ -65,7 +65,7 @@ func in(what string, names ...string) []Check {
 // The targets in which an Envoy, the filter and simulated engines run.
 var stackTargets = []string{
 	"test", "race", "test-stores", "smoke-clients", "test-clients", "test-charts", "test-cluster", "test-inspector",
-	"attack", "replay", "soak",
+	"test-upgrade", "attack", "replay", "soak",
 }
 
 // pinned is a component with one version in one file.
@@ -149,7 +149,7 @@ func pins() []pinned {
 
 		{
 			storeKind, "SQLite (modernc.org/sqlite)", "go.mod", goModule("modernc.org/sqlite"),
-			in("", "test", "race", "test-stores", "soak"),
+			in("", "test", "race", "test-stores", "test-upgrade", "soak"),
 		},
 		{toolKind, "MCP Go SDK", "go.mod", goModule("github.com/modelcontextprotocol/go-sdk"), ordinary},
 	}
@@ -162,8 +162,8 @@ func machine() []Component {
 		{Kind: engineKind, Name: "engine-sim, every kind", Source: "cmd/engine-sim", Checks: simulated},
 		{Kind: engineKind, Name: "SGLang: sglang, sglang-grpc", Checks: []Check{}},
 		{Kind: engineKind, Name: "TensorRT-LLM: trtllm-grpc", Checks: []Check{}},
-		{Kind: storeKind, Name: "Redis", Checks: in("one node, and a cluster of one", "test-stores", "race")},
-		{Kind: storeKind, Name: "PostgreSQL", Checks: in("", "test-stores", "race")},
+		{Kind: storeKind, Name: "Redis", Checks: in("one node, and a cluster of one", "test-stores", "test-upgrade", "race")},
+		{Kind: storeKind, Name: "PostgreSQL", Checks: in("", "test-stores", "test-upgrade", "race")},
 		{Kind: toolKind, Name: "Prometheus", Checks: in("rules and queries", "test-charts")},
 		{Kind: toolKind, Name: "Chromium", Checks: in("the inspector's page", "test-inspector")},
 		{Kind: toolKind, Name: "Docker", Checks: in("builds the image, or is installed", "test-image")},
