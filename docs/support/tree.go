@@ -162,7 +162,10 @@ func machine() []Component {
 		{Kind: engineKind, Name: "engine-sim, every kind", Source: "cmd/engine-sim", Checks: simulated},
 		{Kind: engineKind, Name: "SGLang: sglang, sglang-grpc", Checks: []Check{}},
 		{Kind: engineKind, Name: "TensorRT-LLM: trtllm-grpc", Checks: []Check{}},
-		{Kind: storeKind, Name: "Redis", Checks: in("one node, and a cluster of one", "test-stores", "test-upgrade", "race")},
+		{
+			Kind: storeKind, Name: "Redis",
+			Checks: in("one node, and a cluster of one", "test-stores", "test-upgrade", "race"),
+		},
 		{Kind: storeKind, Name: "PostgreSQL", Checks: in("", "test-stores", "test-upgrade", "race")},
 		{Kind: toolKind, Name: "Prometheus", Checks: in("rules and queries", "test-charts")},
 		{Kind: toolKind, Name: "Chromium", Checks: in("the inspector's page", "test-inspector")},
