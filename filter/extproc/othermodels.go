@@ -96,14 +96,9 @@ func (x *exchange) passForeign(end bool) {
 	x.passCollected(end)
 }
 
-// marksPassed reports whether the reply says that the request was passed on.
-func (x *exchange) marksPassed() bool {
-	return x.request.other && slices.Contains(x.s.o.Config.ReplyHeaders, header.Passed)
-}
-
 // passedMark is what the reply to a request that was passed on says of it; nil: nothing.
 func (x *exchange) passedMark() *mutation {
-	if !x.marksPassed() {
+	if !x.request.other || !slices.Contains(x.s.o.Config.ReplyHeaders, header.Passed) {
 		return nil
 	}
 	var m mutation

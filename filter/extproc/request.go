@@ -370,14 +370,13 @@ func (x *exchange) passThrough() {
 	}
 
 	// Where bodies come on demand, the rest of the body is not asked for. The reply's headers are, if
-	// the upstream may not have either what is not stored here, and where they say that the request
-	// was passed on.
+	// the upstream may not have either what is not stored here; not to say that the request was passed
+	// on, since who chose this mode wants other models' replies to cost nothing here.
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
-	reads := x.elsewhere != nil || x.marksPassed()
-	if x.request.demanded || x.request.onDemand && reads {
+	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
 		reply.ModeOverride = demandedMode(false)
 	}
-	if reply.ModeOverride != nil && reads {
+	if reply.ModeOverride != nil && x.elsewhere != nil {
 		reply.ModeOverride.ResponseHeaderMode = extprocfilterv3.ProcessingMode_SEND
 	}
 	x.to.add(reply)
