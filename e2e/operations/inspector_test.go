@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +208,17 @@ func TestInspectorJSON(t *testing.T) {
 	}
 	if n := b.eval(`import("./common.js").then((c) => c.block("[" + "1,".repeat(2000000) + "1]").textContent.length < 1.1 * 2**20)`); n != "true" {
 		t.Error("a long text is shown whole")
+	}
+
+	// The cut is in a string of quotation marks, as that of a long file in a request is.
+	const cut = `"x".repeat(2**20 - 150000) + '"b'.repeat(200000)`
+	ms := b.eval(`import("./common.js").then((c) => {
+		const text = JSON.stringify({ a: ` + cut + ` }), begun = performance.now();
+		c.block(text);
+		return Math.round(performance.now() - begun);
+	})`)
+	if n, err := strconv.Atoi(ms); err != nil || n > 3000 {
+		t.Errorf("a text that is cut in a string takes %s ms", ms)
 	}
 }
 

@@ -106,12 +106,18 @@ func (a *Account) share(used Usage, call Call, counts []store.Count) int {
 // share returns how many output tokens a budget allows to a call without a limit.
 func (e *entry) share(used Usage, call Call, count store.Count) int {
 	w := &e.budget.Weights
-	per := int64(max(w.Output, w.Reasoning))
-	if e.budget.Reserve > 0 || per == 0 {
-		return call.Output
-	}
 
 	// What the reply itself has taken before is there for this call too.
 	left := e.budget.Tokens*unit - count.Used + e.units() - w.used(used) - w.prompt(call.Prompt)
-	return int(min(left/shares/per, int64(call.Output)))
+
+	switch per := int64(max(w.Output, w.Reasoning)); {
+	// Where no call has room, a share that others allow is refused as the least is: asking for it
+	// would only read the counts again.
+	case left < 0, e.budget.Reserve > 0 && left < w.output(e.first(call)):
+		return 0
+	case e.budget.Reserve > 0, per == 0:
+		return call.Output
+	default:
+		return int(min(left/shares/per, int64(call.Output)))
+	}
 }

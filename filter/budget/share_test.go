@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -158,6 +159,39 @@ func TestRefusalsSayWhatIsReserved(t *testing.T) {
 		if err.Status != http.StatusTooManyRequests || err.Limit.Budget != c.budget || err.Limit.Never != c.never ||
 			err.RetryAfter != c.wait || !strings.Contains(err.Message, c.text) {
 			t.Errorf("%s: %v, %+v", name, err, err.Limit)
+		}
+	}
+}
+
+// countedStore counts the accesses to a store.
+type countedStore struct {
+	store.Budgets
+	accesses int
+}
+
+func (s *countedStore) Charge(ctx context.Context, charges []store.Charge) (store.Charged, error) {
+	s.accesses++
+	return s.Budgets.Charge(ctx, charges)
+}
+
+// A budget that is used up has the most requests: each is refused by one look and one attempt.
+func TestRefusalsAreCheap(t *testing.T) {
+	t.Parallel()
+	plenty, steps, prompts := limited(10_000_000), limited(3_000), limited(3_000)
+	plenty.Name, steps.Reserve = "plenty", 1_000
+	prompts.Weights = Weights{Input: unit, Cached: unit}
+
+	for name, budgets := range map[string][]Budget{
+		"steps": {plenty, steps}, "a free output": {plenty, prompts}, "one": {limited(3_000)},
+	} {
+		s := &countedStore{Budgets: store.NewMemory(store.Options{})}
+		set := New(s, budgets)
+		if _, err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, Call{Prompt: 2_900}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s.accesses = 0
+		if _, err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, ordinary(500)); err == nil || s.accesses != 2 {
+			t.Errorf("%s: %v, with %d accesses", name, err, s.accesses)
 		}
 	}
 }

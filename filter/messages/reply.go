@@ -179,16 +179,24 @@ const contextExceeded = "model_context_window_exceeded"
 // contextFull reports whether the context left less room for the output of the
 // current turn than the request asks for.
 func (e *encoder) contextFull() bool {
+	call := e.reply.Turn().Engine
+	left := e.request.rc.ContextLength() - len(call.Prompt)
+
+	// Something narrower than the context ended the output: the request, or a token quota. Claude Code
+	// compacts a conversation that has filled the context, which would not help here.
+	if call.MaxTokens < left {
+		return false
+	}
+
 	asked := e.request.maxTokens
 	if asked == 0 {
 		return true
 	}
-
 	calls := e.reply.Calls()
 	for _, call := range calls[:len(calls)-1] {
 		asked -= call.Output
 	}
-	return e.reply.Turn().Engine.MaxTokens < asked
+	return left < asked
 }
 
 // appendUsage appends the token counts so far. The filter counts the tokens itself.

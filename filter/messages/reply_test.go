@@ -127,6 +127,17 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
+// A request without a limit gets one of a token quota. What ends there has not filled the context.
+func TestStopReasonAtQuota(t *testing.T) {
+	t.Parallel()
+	request := mustDecode(t, ask(``))
+	request.Engine().MaxTokens = 7
+	got := gjson.Parse(answer(t, request, "<|channel|>final<|message|>One, two", engine.FinishLength))
+	if reason := got.Get("stop_reason").Str; reason != "max_tokens" {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
 // With max_tokens 0 the engine computes the prompt, which is that of the same request with an
 // output, and the message is empty.
 func TestNoOutput(t *testing.T) {

@@ -238,6 +238,8 @@ func (r *Run) endsWithQuota(*apierror.Error) {
 	// be a job beside it.
 	r.phase = phaseCall
 	r.env.Telemetry.Interrupted(r.rec, interruptedByQuota, r.now)
+	// Messages tells the end of a limit from that of the context, and knows the first one by this.
+	LimitOutput(r.reply.Turn().Engine, r.spend.output)
 	// An answer of the wrong form is not asked for again either.
 	r.call.repeated = true
 	for i := range r.continuation.choices {

@@ -71,7 +71,8 @@ export function indented(text) {
   // Deeper levels stand below each other: a text of brackets alone would become as long as its square.
   let depth = 0;
   const line = () => "\n" + "  ".repeat(Math.min(depth, 24));
-  return text.slice(0, maxText).replace(/"[^"\\]*(?:\\.[^"\\]*)*"|[{[]\s*[\]}]|[{}[\],:]|\s+/g, (part) => {
+  // The last string may be cut: a pattern that wants its end would look for one behind each of its quotation marks.
+  return text.slice(0, maxText).replace(/"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?$)|[{[]\s*[\]}]|[{}[\],:]|\s+/g, (part) => {
     switch (part[0]) {
       case '"': return part;
       case ",": return part + line();
