@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -95,6 +96,10 @@ func parseQuestion(p program, args []string) (*question, error) {
 	if q.text = strings.Join(words, " "); q.text == "" {
 		return nil, s.wrong("the question is missing")
 	}
+	// Package url takes the host of "localhost:10000" for a scheme.
+	if !strings.HasPrefix(q.url, "http://") && !strings.HasPrefix(q.url, "https://") {
+		return nil, s.wrong("--url %s: write http:// or https:// before it", q.url)
+	}
 
 	return q, nil
 }
@@ -130,7 +135,10 @@ func (q *question) ask(ctx context.Context, p program) error {
 	}
 
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &notReadyError{fmt.Errorf("ask: no answer: %w (nothing listens there: is --url what run has printed as ready?)", err)}
+	case err != nil:
 		return &notReadyError{fmt.Errorf("ask: no answer: %w", err)}
 	}
 	defer resp.Body.Close()

@@ -89,6 +89,19 @@ func TestAskRequest(t *testing.T) {
 	}
 }
 
+// Addresses that lead nowhere are errors that say what to change.
+func TestAskAddresses(t *testing.T) {
+	for url, want := range map[string]string{
+		"127.0.0.1:10000/v1":    "--url 127.0.0.1:10000/v1: write http:// or https:// before it",
+		"localhost:10000/v1":    "--url localhost:10000/v1: write http:// or https:// before it",
+		"http://127.0.0.1:1/v1": "connection refused (nothing listens there: is --url what run has printed as ready?)",
+	} {
+		if exit, _, stderr := execute(t, nil, "ask", "--url", url, "Hello"); exit == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d, errors %q, want %q in them", url, exit, stderr, want)
+		}
+	}
+}
+
 // With --wait an error that may go away is tried again, another one is not.
 func TestAskWaits(t *testing.T) {
 	defer func(d time.Duration) { askPause = d }(askPause)
