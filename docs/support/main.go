@@ -12,10 +12,10 @@
 // # What counts
 //
 // A result stands for the code that it was made with, and for no other. [codeOf] names code by a hash of all tracked
-// files, except the Markdown pages and the records beside them: a run does not lose its worth because its result was written
-// down. A target without a run of exactly this code is "not run", whatever it was before. A run in a changed tree does
-// not count, a run that a variable made smaller ([target.narrowing]) leaves no record, and one that did not end has
-// failed.
+// files, except the Markdown pages and the records beside them: a run does not lose its worth because its result was
+// written down. A target without a run of exactly this code is "not run", whatever it was before. A run in a changed
+// tree does not count, a run that a variable made smaller ([target.narrowing]) leaves no record, and one that did not
+// end has failed.
 //
 // # What it knows
 //
