@@ -107,7 +107,7 @@ export async function run(program, options, prompt, env = {}) {
 // said are the filter's words for each fault.
 const said = {
   bad_request: "The engine refused the request",
-  not_found: "The engine does not serve this model",
+  not_found: "The engine does not serve the model",
   rate_limit: "The engine is at capacity",
   unavailable: "No engine is available",
   context_length: "maximum context length",
