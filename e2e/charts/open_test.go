@@ -161,7 +161,7 @@ func TestNotesOfListener(t *testing.T) {
 	const istio, eg = "gateway: {provider: istio, name: g", "gateway: {provider: envoyGateway, name: g"
 	const guess = "helm test -n models harmony --logs It asks http://g-istio.models.svc.cluster.local:80/v1. If your Gateway has only HTTPS"
 	for values, want := range map[string]string{
-		istio + ", create: true, tls: {existingSecret: s}}":                               "ask --url https://NAME-IN-THE-CERTIFICATE/v1",
+		istio + ", create: true, tls: {existingSecret: s}}":                               "ask --url https://NAME-IN-THE-CERTIFICATE/v1 --model gpt-oss-120b \"Say that it works.\" helm test needs test.url",
 		istio + ", create: true, tls: {existingSecret: s}, listenerPort: 8443}":           "ask --url https://NAME-IN-THE-CERTIFICATE:8443/v1",
 		istio + ", create: true, tls: {existingSecret: s}, hostnames: [api.example.com]}": "ask --url https://api.example.com/v1",
 		istio + ", create: true, listenerPort: 443}\ntest: {enabled: false}":              "ask --url http://YOUR-GATEWAY:443/v1",

@@ -69,6 +69,7 @@ func TestRefused(t *testing.T) {
 		{"literal header of a tool server", shared + looped + "config: {tools: {servers: [{label: a, url: 'http://a'}, {label: b, url: 'http://b', headers: {Authorization: Bearer abc}}]}}", "config.tools.servers[1].headers.Authorization: would stand in a ConfigMap; write ${NAME} there, and name its Secret in toolSecrets"},
 		{"literal environment of a tool server", shared + looped + "config: {tools: {servers: [{label: a, command: [a], env: {KEY: abc}}]}}", "config.tools.servers[0].env.KEY: would stand in a ConfigMap"},
 		{"key of the test twice", engine + "test: {existingSecret: k, headers: {Authorization: a}}", "test: has headers.authorization and an existingSecret"},
+		{"CA of a test without HTTPS", engine + "mode: sidecar\ntest: {caConfigMap: ca}", "test.caConfigMap: is for a question over HTTPS: set test.url"},
 
 		{"config.record.folder", engine + "config: {record: {folder: /a}}", "config.record.folder: set records.enabled in its place"},
 		{"claim without records", engine + "records: {existingClaim: c}", "records.existingClaim: has no effect without a folder"},

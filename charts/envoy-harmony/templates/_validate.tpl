@@ -180,6 +180,9 @@
 {{- $errors = append $errors "test: has headers.authorization and an existingSecret; leave one out" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.test.caConfigMap (not (hasPrefix "https://" .Values.test.url)) -}}
+{{- $errors = append $errors "test.caConfigMap: is for a question over HTTPS: set test.url, such as https://NAME-IN-THE-CERTIFICATE/v1" -}}
+{{- end -}}
 {{- toJson $errors -}}
 {{- end -}}
 
