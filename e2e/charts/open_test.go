@@ -155,6 +155,35 @@ func TestGatewayHTTPS(t *testing.T) {
 	}
 }
 
+// The question that proves the installation has the scheme and the port of the clients' listener, where the values say
+// what they are.
+func TestNotesOfListener(t *testing.T) {
+	const istio, eg = "gateway: {provider: istio, name: g", "gateway: {provider: envoyGateway, name: g"
+	const guess = "helm test -n models harmony --logs It asks http://g-istio.models.svc.cluster.local:80/v1. If your Gateway has only HTTPS"
+	for values, want := range map[string]string{
+		istio + ", create: true, tls: {existingSecret: s}}":                               "ask --url https://NAME-IN-THE-CERTIFICATE/v1 --model gpt-oss-120b \"Say that it works.\" helm test needs test.url",
+		istio + ", create: true, tls: {existingSecret: s}, listenerPort: 8443}":           "ask --url https://NAME-IN-THE-CERTIFICATE:8443/v1",
+		istio + ", create: true, tls: {existingSecret: s}, hostnames: [api.example.com]}": "ask --url https://api.example.com/v1",
+		istio + ", create: true, listenerPort: 443}\ntest: {enabled: false}":              "ask --url http://YOUR-GATEWAY:443/v1",
+		istio + "}":                    guess,
+		istio + ", listenerPort: 443}": "ask --url https://NAME-IN-THE-CERTIFICATE/v1",
+		eg + "}":                       "ask --url URL-OF-YOUR-GATEWAY/v1",
+		eg + ", listenerPort: 443}":    "ask --url https://NAME-IN-THE-CERTIFICATE/v1",
+		eg + ", listenerPort: 8080}":   "ask --url http://YOUR-GATEWAY:8080/v1",
+		istio + "}\ntest: {url: 'https://a.example/v1'}": "helm test -n models harmony --logs 3.",
+	} {
+		if text := notes(t, engine+values); !strings.Contains(text, want) {
+			t.Errorf("%s: the notes do not have %q:\n%s", values, want, text)
+		}
+	}
+
+	for _, o := range objects(t, render(t, engine+istio+", listenerPort: 443}")) {
+		if o["kind"] == "Pod" {
+			t.Error("helm test asks by a name that no certificate has")
+		}
+	}
+}
+
 // Envoy's bootstrap in mode sidecar names the file that names the certificate, all of
 // which Envoy's container has.
 func TestSidecarHTTPS(t *testing.T) {

@@ -36,6 +36,10 @@ func TestRefused(t *testing.T) {
 
 		{"config.engines", engine + "config: {engines: [{kind: vllm}]}", "config.engines: set engines in its place"},
 		{"config.listen", engine + "config: {listen: ':1'}", "config.listen: set service.port in its place"},
+		{"config.listen of a sidecar", engine + "mode: sidecar\nconfig: {listen: ':1'}", "config.listen: in mode sidecar the filter and Envoy speak over Unix sockets of the pod: leave it out; clients connect to Envoy, at sidecar.envoy.port and sidecar.service.port"},
+		{"config.listen beside another's Envoy", patched + "config: {listen: ':1'}", "leave it out; clients connect to your Envoy, at its port"},
+		{"config.loopback of a sidecar", engine + "mode: sidecar\nconfig: {loopback: 'a:1'}", "config.loopback: in mode sidecar the filter and Envoy speak over Unix sockets of the pod: leave it out"},
+		{"config.websocket.listen of a sidecar", engine + "mode: sidecar\nconfig: {websocket: {listen: ':1'}}", "config.websocket.listen: set websocket.enabled in its place"},
 		{"config.admin", engine + "config: {admin: ':1'}", "config.admin: set adminPort in its place"},
 		{"config.loopback", engine + "config: {loopback: 'a:1'}", "config.loopback: set gateway.loopback in its place"},
 		{"config.store_url", engine + "config: {store_url: 'redis://a'}", "config.store_url: set store.url or store.existingSecret in its place"},
@@ -65,6 +69,7 @@ func TestRefused(t *testing.T) {
 		{"literal header of a tool server", shared + looped + "config: {tools: {servers: [{label: a, url: 'http://a'}, {label: b, url: 'http://b', headers: {Authorization: Bearer abc}}]}}", "config.tools.servers[1].headers.Authorization: would stand in a ConfigMap; write ${NAME} there, and name its Secret in toolSecrets"},
 		{"literal environment of a tool server", shared + looped + "config: {tools: {servers: [{label: a, command: [a], env: {KEY: abc}}]}}", "config.tools.servers[0].env.KEY: would stand in a ConfigMap"},
 		{"key of the test twice", engine + "test: {existingSecret: k, headers: {Authorization: a}}", "test: has headers.authorization and an existingSecret"},
+		{"CA of a test without HTTPS", engine + "mode: sidecar\ntest: {caConfigMap: ca}", "test.caConfigMap: is for a question over HTTPS: set test.url"},
 
 		{"config.record.folder", engine + "config: {record: {folder: /a}}", "config.record.folder: set records.enabled in its place"},
 		{"claim without records", engine + "records: {existingClaim: c}", "records.existingClaim: has no effect without a folder"},

@@ -322,7 +322,7 @@ func TestNotes(t *testing.T) {
 	for values, want := range map[string][]string{
 		engine + looped + "websocket: {enabled: true}": {"only the gateway may\nreach it. Set networkPolicy.enabled"},
 		"engines: [{kind: vllm}]": {
-			"rollout status deployment/harmony-envoy-harmony", "ask --url http://YOUR-GATEWAY/v1", "grep harmony_requests_total",
+			"rollout status deployment/harmony-envoy-harmony", "ask --url URL-OF-YOUR-GATEWAY/v1", "grep harmony_requests_total",
 			"There is no loopback listener",
 		},
 		engine + "mode: sidecar\nsidecar: {envoy: {tls: {existingSecret: s}}}": {"Clients use https://harmony-envoy-harmony.models:443/v1, by a name that the certificate has.", "ask --url https://NAME-IN-THE-CERTIFICATE/v1"},

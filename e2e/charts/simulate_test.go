@@ -157,7 +157,7 @@ func stream(t *testing.T, client *http.Client, base string) (events int) {
 // The simulated engine is the only one, it says what it is, and its image is not the
 // filter's.
 func TestSimulated(t *testing.T) {
-	if text := notes(t, "simulate: true\nmode: sidecar"); !strings.HasPrefix(text, "SIMULATED: no model answers. The engine harmony-envoy-harmony-sim plays a script (simulate: true).") {
+	if text := notes(t, "simulate: true\nmode: sidecar"); !strings.HasPrefix(text, "SIMULATED: no model answers. The engine simulator plays a script (simulate: true).") {
 		t.Errorf("the notes do not begin with it:\n%s", text)
 	}
 	if text := notes(t, engine); strings.Contains(text, "SIMULATED") {

@@ -136,12 +136,39 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (ternary 443 80 (ne (include "envoy-harmony.clientsSecret" .) "")) $set -}}
 {{- end -}}
 
+{{/* What the values say of the clients' listener: "https", "http", or "" of a Gateway that the chart does not make, if
+     they have no port of it. */}}
+{{- define "envoy-harmony.clientsScheme" -}}
+{{- $g := .Values.gateway -}}
+{{- if include "envoy-harmony.clientsSecret" . -}}https
+{{- else if or (eq .Values.mode "sidecar") $g.create -}}http
+{{- else if $g.listenerPort -}}
+{{- ternary "https" "http" (eq (int $g.listenerPort) 443) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The base URL in the notes, if "envoy-harmony.testURL" is "". The name is the owner's to write, unless the route has
+     one. */}}
+{{- define "envoy-harmony.askURL" -}}
+{{- $scheme := include "envoy-harmony.clientsScheme" . -}}
+{{- $port := include "envoy-harmony.clientsPort" . -}}
+{{- $name := ternary "NAME-IN-THE-CERTIFICATE" "YOUR-GATEWAY" (eq $scheme "https") -}}
+{{- if and (eq .Values.mode "deployment") .Values.gateway.hostnames -}}
+{{- $name = first .Values.gateway.hostnames | replace "*" "NAME" -}}
+{{- end -}}
+{{- if $scheme -}}
+{{ $scheme }}://{{ $name }}{{ if ne $port (ternary "443" "80" (eq $scheme "https")) }}:{{ $port }}{{ end }}/v1
+{{- else -}}
+URL-OF-YOUR-GATEWAY/v1
+{{- end -}}
+{{- end -}}
+
 {{/* The base URL at which the API answers in the cluster, "" if the chart does not know it. With HTTPS it does not:
      the certificate is for a name that only the owner knows. */}}
 {{- define "envoy-harmony.testURL" -}}
 {{- if .Values.test.url -}}
 {{- .Values.test.url -}}
-{{- else if or (include "envoy-harmony.patched" .) (include "envoy-harmony.clientsSecret" .) -}}
+{{- else if or (include "envoy-harmony.patched" .) (eq (include "envoy-harmony.clientsScheme" .) "https") -}}
 {{- else if eq .Values.mode "sidecar" -}}
 http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ include "envoy-harmony.clientsPort" . }}/v1
 {{- else if ne .Values.gateway.provider "none" -}}

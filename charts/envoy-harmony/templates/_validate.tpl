@@ -67,8 +67,13 @@
 {{- $errors := list -}}
 {{- $config := .Values.config -}}
 {{- $own := dict "engines" "engines" "listen" "service.port" "admin" "adminPort" "loopback" "gateway.loopback" "loopback_tls" "gateway.loopback.tls" "store_url" "store.url or store.existingSecret" "tls" "tls" -}}
+{{- $sockets := ternary (list "listen" "loopback" "loopback_tls" "tls") list (eq .Values.mode "sidecar") -}}
+{{- $port := "clients connect to Envoy, at sidecar.envoy.port and sidecar.service.port" -}}
+{{- if include "envoy-harmony.patched" . -}}{{- $port = "clients connect to your Envoy, at its port" -}}{{- end -}}
 {{- range $key, $value := $own -}}
-{{- if hasKey $config $key -}}
+{{- if and (hasKey $config $key) (has $key $sockets) -}}
+{{- $errors = append $errors (printf "config.%s: in mode sidecar the filter and Envoy speak over Unix sockets of the pod: leave it out; %s" $key $port) -}}
+{{- else if hasKey $config $key -}}
 {{- $errors = append $errors (printf "config.%s: set %s in its place" $key $value) -}}
 {{- end -}}
 {{- end -}}
@@ -82,7 +87,7 @@
 {{- $errors = append $errors "config.inspector.enabled: set inspector.enabled in its place" -}}
 {{- end -}}
 {{- if hasKey (default dict $config.websocket) "listen" -}}
-{{- $errors = append $errors "config.websocket.listen: set websocket.enabled and websocket.port in its place" -}}
+{{- $errors = append $errors (printf "config.websocket.listen: set websocket.enabled%s in its place" (ternary "" " and websocket.port" (eq .Values.mode "sidecar"))) -}}
 {{- end -}}
 {{- if hasKey (default dict $config.inspector) "token" -}}
 {{- $errors = append $errors "config.inspector.token: would stand in a ConfigMap; set inspector.existingSecret" -}}
@@ -174,6 +179,9 @@
 {{- if and $.Values.test.existingSecret (eq (lower $name) "authorization") -}}
 {{- $errors = append $errors "test: has headers.authorization and an existingSecret; leave one out" -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.test.caConfigMap (not (hasPrefix "https://" .Values.test.url)) -}}
+{{- $errors = append $errors "test.caConfigMap: is for a question over HTTPS: set test.url, such as https://NAME-IN-THE-CERTIFICATE/v1" -}}
 {{- end -}}
 {{- toJson $errors -}}
 {{- end -}}
