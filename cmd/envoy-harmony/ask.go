@@ -137,7 +137,8 @@ func (q *question) ask(ctx context.Context, p program) error {
 	resp, err := http.DefaultClient.Do(req)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &notReadyError{fmt.Errorf("ask: no answer: %w (nothing listens there: is --url what run has printed as ready?)", err)}
+		return &notReadyError{fmt.Errorf(
+			"ask: no answer: %w (nothing listens there: is --url what run has printed as ready?)", err)}
 	case err != nil:
 		return &notReadyError{fmt.Errorf("ask: no answer: %w", err)}
 	}
