@@ -73,7 +73,7 @@ func TestNumbersAreExact(t *testing.T) {
 		{`{"multipleOf":` + long[:300] + `}`, long[:301] + `0`, false},
 		{`{"multipleOf":2.5}`, `0`, true},
 	} {
-		v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
+		v, err := NewValidator(newAccount(), json.RawMessage(c.schema), nil)
 		if err != nil {
 			t.Errorf("%.80s: %v", c.schema, err)
 			continue
@@ -168,7 +168,7 @@ func TestStepsOfNumbers(t *testing.T) {
 		"of a long number":   {`{"multipleOf":` + long[:300] + `}`, long, false},
 		"of a longer number": {`{"items":{"multipleOf":` + long[:9000] + `e-8999}}`, list(1000, func(i int) string { return fmt.Sprintf("%se%d", long[:9000], i) }), true},
 	} {
-		v, err := NewValidator(work.New(t.Context(), work.PerRequest), json.RawMessage(c.schema))
+		v, err := NewValidator(work.New(t.Context(), work.PerRequest), json.RawMessage(c.schema), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

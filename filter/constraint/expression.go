@@ -26,8 +26,10 @@ const (
 	stepsOfState = 8
 	// maxUnicode bounds the classes of Unicode in an expression, which take 5 KiB each.
 	maxUnicode = 64
-	// maxStates bounds the states of a compiled expression. A state has 48 bytes.
+	// maxStates bounds the states of a compiled expression.
 	maxStates = 1 << 16
+	// stateBytes is what a state takes.
+	stateBytes = 48
 )
 
 var (

@@ -154,7 +154,7 @@ func TestStepsOfOrdinary(t *testing.T) {
 		for _, f := range []func() error{
 			func() error { return CheckSchema(account, json.RawMessage(schema), true) },
 			func() error { _ = Unenforced(account, json.RawMessage(schema)); return account.Err() },
-			func() error { _, err := NewValidator(account, json.RawMessage(schema)); return err },
+			func() error { _, err := NewValidator(account, json.RawMessage(schema), nil); return err },
 			func() error { NewValue(account, json.RawMessage(schema)); return account.Err() },
 		} {
 			if err := f(); err != nil {
@@ -256,7 +256,7 @@ func TestTreeSteps(t *testing.T) {
 
 	for _, of := range []string{"anyOf", "oneOf"} {
 		account := newAccount()
-		v, err := NewValidator(account, json.RawMessage(`{"$ref":"#/$defs/e","$defs":{"e":{"`+of+`":[{"type":"number"}`+kinds.String()+`]}}}`))
+		v, err := NewValidator(account, json.RawMessage(`{"$ref":"#/$defs/e","$defs":{"e":{"`+of+`":[{"type":"number"}`+kinds.String()+`]}}}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

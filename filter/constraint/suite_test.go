@@ -49,7 +49,7 @@ func passSuite(t *testing.T, file string, draft7 bool) (tests int) {
 	}
 
 	for _, group := range groups {
-		v, err := NewValidator(newAccount(), group.Schema)
+		v, err := NewValidator(newAccount(), group.Schema, nil)
 		if err != nil {
 			continue
 		}

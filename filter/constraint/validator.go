@@ -34,11 +34,24 @@ type Validator struct {
 	patterns map[string]*program
 	// Of the patterns.
 	states int
+	// Asked before a pattern is compiled.
+	room Room
 
 	// The schemas that are objects.
 	objects []map[string]any
 	// Of the same, by their addresses.
 	parts map[uintptr]visit
+}
+
+// Room takes room for so many bytes before they are made. The error is that there is none. nil:
+// there is room for all.
+type Room func(bytes int) error
+
+func (r Room) take(n int) error {
+	if r == nil {
+		return nil
+	}
+	return r(n)
 }
 
 // visit is how far the search for cycles has come with a part of a schema.
@@ -73,9 +86,10 @@ var (
 	errIDInside = errors.New(`has an "$id" in one of its parts: leave it out`)
 )
 
-// NewValidator returns the validator of a schema that [CheckSchema] accepts. The
-// error's text continues "the schema".
-func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, error) {
+// NewValidator returns the validator of a schema that [CheckSchema] accepts. It takes room for
+// the compiled patterns, which a few bytes of a schema can make large, and returns none. The
+// error's text continues "the schema", unless it is that of the account or of room.
+func NewValidator(account *work.Account, schema json.RawMessage, room Room) (*Validator, error) {
 	root, ok := decoded(account, schema)
 	if err := account.Err(); err != nil {
 		return nil, err
@@ -85,7 +99,8 @@ func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, er
 	}
 
 	validator := &Validator{
-		root: root, targets: map[string]any{}, patterns: map[string]*program{}, parts: map[uintptr]visit{},
+		root: root, targets: map[string]any{}, patterns: map[string]*program{}, room: room,
+		parts: map[uintptr]visit{},
 	}
 	// Without a word about it the draft is the newest.
 	if object, _ := root.(map[string]any); object["$schema"] != nil {
@@ -209,6 +224,9 @@ func (v *Validator) compile(account *work.Account, pattern string, formatted boo
 	re, err := parsePattern(account, pattern)
 	var p *program
 	if err == nil {
+		if err := v.room.take(countStates(re) * stateBytes); err != nil {
+			return err
+		}
 		p, err = compile(account, re)
 	}
 

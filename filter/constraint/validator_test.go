@@ -45,7 +45,7 @@ func TestValidator(t *testing.T) {
 		{`{"uniqueItems":true}`, `[{"a":1,"b":2},{"b":2,"a":1e0}]`, false},
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","not":{"type":"string"}}`, `"a"`, false},
 	} {
-		v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
+		v, err := NewValidator(newAccount(), json.RawMessage(c.schema), nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.schema, err)
 			continue
@@ -56,7 +56,7 @@ func TestValidator(t *testing.T) {
 	}
 
 	for _, schema := range []string{`{"minLength":"a"}`, `{"pattern":"("}`, `{"$ref":"#/$defs/none"}`} {
-		if _, err := NewValidator(newAccount(), json.RawMessage(schema)); err == nil {
+		if _, err := NewValidator(newAccount(), json.RawMessage(schema), nil); err == nil {
 			t.Errorf("%s passes", schema)
 		}
 	}
@@ -117,7 +117,7 @@ func TestValidatorIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
+			v, err := NewValidator(newAccount(), json.RawMessage(c.schema), nil)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
@@ -177,7 +177,7 @@ func TestChecksEndWithTheirContext(t *testing.T) {
 		var err error
 		if c.schema == "" {
 			_, err = AnswerRegex(slow).Accepts(account, []byte(strings.Trim(c.text, `"`)))
-		} else if v, failed := NewValidator(nil, json.RawMessage(c.schema)); failed != nil {
+		} else if v, failed := NewValidator(nil, json.RawMessage(c.schema), nil); failed != nil {
 			t.Fatal(failed)
 		} else {
 			_, err = v.Accepts(account, []byte(c.text))
@@ -216,7 +216,7 @@ func TestNullKeywords(t *testing.T) {
 		"propertyNames", "unevaluatedProperties", "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains",
 		"uniqueItems", "pattern", "format", "minLength", "maximum", "multipleOf", "required", "dependentSchemas", "$defs", "$ref", "examples",
 	} {
-		v, err := NewValidator(newAccount(), json.RawMessage(`{"`+keyword+`":null}`))
+		v, err := NewValidator(newAccount(), json.RawMessage(`{"`+keyword+`":null}`), nil)
 		if err != nil {
 			t.Errorf("%s: %v", keyword, err)
 			continue
@@ -229,7 +229,7 @@ func TestNullKeywords(t *testing.T) {
 		}
 	}
 
-	v, err := NewValidator(newAccount(), json.RawMessage(`{"const":null}`))
+	v, err := NewValidator(newAccount(), json.RawMessage(`{"const":null}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestPatternBesideAFormat(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		schema := `{"properties":{"` + names[0] + `":{"format":"x","pattern":"(?=a)"},"` + names[1] + `":{"pattern":"(?=a)"}}}`
-		if _, err := NewValidator(newAccount(), json.RawMessage(schema)); err == nil {
+		if _, err := NewValidator(newAccount(), json.RawMessage(schema), nil); err == nil {
 			t.Errorf("%s is accepted", schema)
 		}
 	}

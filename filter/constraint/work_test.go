@@ -174,7 +174,7 @@ func TestWorkOfValidators(t *testing.T) {
 		`{"properties":{"` + strings.Repeat("x", 100_000) + `":{"anyOf":[` + repeated("{}", 2000) + `]}}}`:  "",
 	} {
 		steps, err := stepsOf(func(account *work.Account) error {
-			_, err := NewValidator(account, json.RawMessage(schema))
+			_, err := NewValidator(account, json.RawMessage(schema), nil)
 			return err
 		})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || steps > work.PerRequest/5 {

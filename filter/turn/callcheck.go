@@ -81,7 +81,7 @@ func (c *callCheck) passes() bool {
 	}
 
 	return c.rc.inline(func(account *work.Account) (bool, error) {
-		validator := c.tools.validator(account, c.called)
+		validator := c.validator(account)
 		if validator == nil {
 			return true, nil
 		}
@@ -118,28 +118,55 @@ func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
 	return constraint.Value{Schema: constraint.AnyObject}
 }
 
-// validator returns the validator of a tool's schema, which is made when it is first asked
-// for; nil if it has no schema, or one that cannot be checked.
-func (s *toolset) validator(account *work.Account, name ToolName) *constraint.Validator {
-	schema := s.schemas[name]
+// checker is the validator of a tool's schema, which is made when the tool is first called.
+type checker struct {
+	// Nil: nothing is checked, for the tool has no schema, or one that takes too much.
+	validator *constraint.Validator
+	// An event did not have the steps to make it.
+	refused bool
+	// It is made, or never will be.
+	settled bool
+}
+
+// validator returns the validator of the called tool's schema; nil if its arguments are not
+// checked.
+func (c *callCheck) validator(account *work.Account) *constraint.Validator {
+	schema := c.tools.schemas[c.called]
 	if schema == nil {
 		return nil
 	}
 
-	// A schema that cannot be checked is kept as nil, so that nobody tries again. One for which
-	// the event's other checks have left too little is tried with the next event.
-	validator, made := s.validators[name]
-	if !made {
-		validator, _ = constraint.NewValidator(account, schema)
-		if account.Err() != nil {
-			return nil
-		}
-		if s.validators == nil {
-			s.validators = map[ToolName]*constraint.Validator{}
-		}
-		s.validators[name] = validator
+	made := c.tools.checkers[c.called]
+	if made.settled {
+		return made.validator
 	}
 
+	// An event's other checks may have left too little for this one, once. After that the schema
+	// itself takes too much: to try at each call is to read it for nothing each time.
+	made.validator = c.newValidator(account, schema)
+	made.settled = account.Err() == nil || made.refused
+	made.refused = true
+
+	if c.tools.checkers == nil {
+		c.tools.checkers = map[ToolName]checker{}
+	}
+	c.tools.checkers[c.called] = made
+	return made.validator
+}
+
+// newValidator makes the validator of a schema, within the request's memory: a reply keeps one
+// for each tool that it calls. It is nil if the schema cannot be checked.
+func (c *callCheck) newValidator(account *work.Account, schema json.RawMessage) *constraint.Validator {
+	room := roomTaken{rc: c.rc}
+	if room.take(bytesOfValidator(schema)) != nil {
+		return nil
+	}
+
+	validator, err := constraint.NewValidator(account, schema, room.take)
+	if err != nil {
+		room.giveBack()
+		return nil
+	}
 	return validator
 }
 

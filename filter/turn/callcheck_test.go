@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -136,6 +138,69 @@ func TestNotChecked(t *testing.T) {
 		change(turn)
 		if turn.NewWatcher() != nil {
 			t.Errorf("%s: calls are checked", name)
+		}
+	}
+}
+
+// costlyTool is a tool whose schema takes more steps than an event has, or most of its memory.
+func costlyTool(pattern string, times int) []harmony.Namespace {
+	properties := map[string]any{}
+	for i := range times {
+		properties[fmt.Sprint("p", i)] = map[string]any{"type": "string", "pattern": fmt.Sprint(pattern, i)}
+	}
+	parameters, _ := json.Marshal(map[string]any{"type": "object", "properties": properties})
+	return []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "costly", Parameters: parameters}}}}
+}
+
+// A schema that takes more than an event may is read twice at most, however often its tool is
+// called.
+func TestCostlySchemaIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	turn := newCheckedTurn(t, func(in *Input) { in.Tools = costlyTool(strings.Repeat(".", 4000), 8) })
+	const steps = 16 * maxInline
+	turn.rc.Work = work.New(t.Context(), steps)
+	g := turn.NewWatcher()
+	call := harmony.AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.costly<|message|>{\"p0\":\"x\"}<|end|>")
+	for i := range 30 {
+		turn.BeginEvent()
+		if kept, why := g.Push(call); why != NotInterrupted || len(kept) != len(call) {
+			t.Fatalf("call %d: %q behind %d tokens", i, why, len(kept))
+		}
+	}
+	if !turn.rc.Work.Affords(steps - 4*maxInline) {
+		t.Error("30 calls take more than four events have")
+	}
+}
+
+// What is made of the schemas of called tools takes room before it is made, and gives it back
+// where it is not made. Without room calls pass unchecked.
+func TestCheckedCallsTakeRoom(t *testing.T) {
+	t.Parallel()
+	call := harmony.AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.costly<|message|>{\"p0\":\"b\"}<|end|>")
+	for name, c := range map[string]struct {
+		room, least, most int
+		want              Interruption
+		pattern           string
+	}{
+		"room":     {1 << 30, 900 * 48, 6000 * 48, InvalidCall, "^a{0,900}$"},
+		"no room":  {30_000, 0, 0, NotInterrupted, "^a{0,900}$"},
+		"too much": {1 << 30, 0, 0, NotInterrupted, "^((((a{0,30}){0,30}){0,30}){0,30}b)$"},
+	} {
+		turn := newCheckedTurn(t, func(in *Input) { in.Tools = costlyTool(c.pattern, 1) })
+		turn.rc.Work = work.New(t.Context(), work.PerRequest)
+		taken := 0
+		turn.rc.Reserve = func(n int) *apierror.Error {
+			if taken+n > c.room {
+				return apierror.New(503, "overloaded", "", "No room.")
+			}
+			taken += n
+			return nil
+		}
+		if _, why := turn.NewWatcher().Push(call); why != c.want {
+			t.Errorf("%s: %q, want %q", name, why, c.want)
+		}
+		if taken < c.least || taken > c.most {
+			t.Errorf("%s: %d bytes taken, want %d to %d", name, taken, c.least, c.most)
 		}
 	}
 }

@@ -52,7 +52,7 @@ type toolset struct {
 	// By which arguments are checked; nil: they are not.
 	schemas map[ToolName]json.RawMessage
 	// Of these schemas, as far as they were needed.
-	validators map[ToolName]*constraint.Validator
+	checkers map[ToolName]checker
 	// Of arguments that are asked for again, as far as they were needed.
 	formats map[ToolName]constraint.Format
 }

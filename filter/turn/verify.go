@@ -51,6 +51,7 @@ func (rc *RequestContext) newVerifier(
 	rules := verifier{
 		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked,
 	}
+	room := roomTaken{rc: rc}
 	var err error
 
 	// What an engine's grammar enforces need not be verified, except what no grammar can express.
@@ -65,11 +66,8 @@ func (rc *RequestContext) newVerifier(
 		if !rc.Checked && !in.Format.Strict {
 			break
 		}
-		if err := rc.reserveValidator(&rules, answer.Schema); err != nil {
-			return rules, err
-		}
-		if rules.schema, err = rules.validator(rc.Work, answer.Schema); err != nil {
-			if refusal := rc.workRefused(""); refusal != nil {
+		if rules.schema, err = rules.validator(&room, answer.Schema); err != nil {
+			if refusal := room.refused(""); refusal != nil {
 				return rules, refusal
 			}
 			return rules, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
@@ -83,11 +81,8 @@ func (rc *RequestContext) newVerifier(
 			continue
 		}
 
-		if err := rc.reserveValidator(&rules, called.Schema); err != nil {
-			return rules, err
-		}
-		if rules.strict[name], err = rules.validator(rc.Work, called.Schema); err != nil {
-			if refusal := rc.workRefused("tools"); refusal != nil {
+		if rules.strict[name], err = rules.validator(&room, called.Schema); err != nil {
+			if refusal := room.refused("tools"); refusal != nil {
 				return rules, refusal
 			}
 			return rules, apierror.Invalid("tools",
@@ -95,6 +90,8 @@ func (rc *RequestContext) newVerifier(
 					"out strict.", name.Name, err)
 		}
 	}
+
+	rules.bytes = room.bytes
 	return rules, nil
 }
 
@@ -135,16 +132,41 @@ func (rc *RequestContext) roomForSchema(schema json.RawMessage) *apierror.Error 
 	return rc.Room(schemaValueBytes * constraint.Values(schema))
 }
 
-// reserveValidator takes room for the validator of a schema, which is kept until the
-// reply has ended.
-func (rc *RequestContext) reserveValidator(v *verifier, schema json.RawMessage) *apierror.Error {
-	if rc.Reserve == nil {
-		return nil
-	}
-	n := bytes.Count(schema, []byte("{"))*validatorBytes + constraint.Values(schema)*valueBytes
-	v.bytes += n
+// bytesOfValidator is about what the validator of a schema takes, without its compiled patterns.
+func bytesOfValidator(schema json.RawMessage) int {
+	return bytes.Count(schema, []byte("{"))*validatorBytes + constraint.Values(schema)*valueBytes
+}
 
-	return rc.Reserve(n)
+// roomTaken is room that was taken for one thing: of the request's memory, until its reply has
+// ended.
+type roomTaken struct {
+	rc    *RequestContext
+	bytes int
+	// Nil: there was room for all.
+	refusal *apierror.Error
+}
+
+// take is a [constraint.Room].
+func (r *roomTaken) take(n int) error {
+	if r.refusal = r.rc.Room(n); r.refusal != nil {
+		return r.refusal
+	}
+	r.bytes += n
+	return nil
+}
+
+// refused returns the error of a request that had no room, or no steps; nil if it had.
+func (r *roomTaken) refused(param string) *apierror.Error {
+	if r.refusal != nil {
+		return r.refusal
+	}
+	return r.rc.workRefused(param)
+}
+
+// giveBack returns the room of what was not made.
+func (r *roomTaken) giveBack() {
+	_ = r.rc.Room(-r.bytes)
+	r.bytes = 0
 }
 
 // Kept is how many of the bytes that were reserved for the turn are kept until the reply has
@@ -165,14 +187,17 @@ func (t *Turn) Kept() int {
 // validator returns the validator of a strict schema; nil if the schema cannot be
 // verified and an engine enforces all of it. If an engine does not, the reply is
 // held.
-func (v *verifier) validator(account *work.Account, schema json.RawMessage) (*constraint.Validator, error) {
-	validator, err := constraint.NewValidator(account, schema)
+func (v *verifier) validator(room *roomTaken, schema json.RawMessage) (*constraint.Validator, error) {
+	if err := room.take(bytesOfValidator(schema)); err != nil {
+		return nil, err
+	}
+	validator, err := constraint.NewValidator(room.rc.Work, schema, room.take)
 
-	left := !v.alone && constraint.Unenforced(account, schema) != nil
+	left := !v.alone && constraint.Unenforced(room.rc.Work, schema) != nil
 	v.held = v.held || left
 
 	// A schema that cannot be verified is no error if the engine enforces it.
-	if !left && !v.alone {
+	if !left && !v.alone && room.refusal == nil {
 		err = nil
 	}
 	return validator, err

@@ -91,7 +91,7 @@ func TestSmallestIsOfItsSchema(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		v, err := constraint.NewValidator(nil, json.RawMessage(schema))
+		v, err := constraint.NewValidator(nil, json.RawMessage(schema), nil)
 		switch {
 		case err != nil && name != "zod json": // whose references lead to a value in too many ways
 			t.Errorf("%s: %v", name, err)
