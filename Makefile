@@ -317,6 +317,10 @@ smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients with th
 	go vet -tags clients ./e2e/clients/...
 	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$|^TestClients$$/^($(SMOKE_CLIENTS))$$' ./e2e/clients
 
+.PHONY: conformance
+conformance: $(ENVOY) ## run the tests of Open Responses and write their table in docs/compatibility.md
+	go test -count 1 -timeout 10m -run '^TestOpenResponses' ./e2e/replies -update
+
 .PHONY: test-stores
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 	@e2e/stores/run.sh

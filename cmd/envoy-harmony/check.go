@@ -73,7 +73,7 @@ func printEffective(p program, s *settings, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	hash, err := cfg.Hash()
+	hash, err := shownHash(cfg)
 	if err != nil {
 		return err
 	}

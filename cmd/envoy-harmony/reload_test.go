@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -107,16 +106,15 @@ func TestReload(t *testing.T) {
 	}
 
 	_, printed, _ := execute(t, nil, "check", "--config", w.file, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "limits.max_tools=7")
-	var checked, inUse float64
-	_, _ = fmt.Sscanf(printed, "# harmony_config_hash %f\n", &checked)
-	_, _ = fmt.Sscan(second, &inUse)
-	if checked != inUse || checked == 0 {
-		t.Errorf("the hash is %s, and check prints %s", second, strings.SplitN(printed, "\n", 2)[0])
+	// The same text, so that people can compare it: no exponent, which a float of seven digits has.
+	line, _, _ := strings.Cut(printed, "\n")
+	if line != "# "+configHash+" "+second || strings.Trim(second, "0123456789") != "" {
+		t.Errorf("the hash is %s, and check prints %s", second, line)
 	}
 
 	w.replace(t, "engines: [{kind: vllm}]\nreload_interval: 10ms\ndate: today\nnope: 1\nlisten: 127.0.0.1:1\n")
 	awaitMetric(t, metrics, reloadsRefused, "1")
-	line := r.await(t, &r.stderr, "is refused")
+	line = r.await(t, &r.stderr, "is refused")
 	for _, want := range []string{"date: must be utc", "unknown key nope", `"level":"error"`} {
 		if !strings.Contains(line, want) {
 			t.Errorf("there is no %q in %s", want, line)

@@ -99,17 +99,10 @@ func (r *ranRows) record(t *testing.T, clients []matrixClient) {
 	}
 
 	rows := inOrder(clients, known)
-	doc, err := os.ReadFile(clientsDoc)
-	if err != nil {
+	if err := stack.WriteResults(clientsRecord, rows); err != nil {
 		t.Fatal(err)
 	}
-	page, err := pageWith(string(doc), rows)
-	if err == nil {
-		err = errors.Join(writeRecord(rows), os.WriteFile(clientsDoc, []byte(page), 0o600))
-	}
-	if err != nil {
-		t.Error(err)
-	}
+	stack.HoldPage(t, clientsDoc, func(page string) (string, error) { return pageWith(page, rows) })
 }
 
 // withoutPosts returns the URL of a proxy that refuses responses over HTTP, to which a client

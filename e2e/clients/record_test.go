@@ -1,13 +1,11 @@
 package clients
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 )
 
 // clientsRecord has what "make test-clients" saw of each row, for the page and for programs.
@@ -89,19 +87,8 @@ type rowKey struct{ client, api string }
 // readRecord returns the rows of the record.
 func readRecord(t *testing.T) map[rowKey]*clientRow {
 	t.Helper()
-	text, err := os.ReadFile(clientsRecord)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []*clientRow
-	from := json.NewDecoder(bytes.NewReader(text))
-	from.DisallowUnknownFields()
-	if err := from.Decode(&rows); err != nil {
-		t.Fatalf("%s: %v", clientsRecord, err)
-	}
-
 	record := map[rowKey]*clientRow{}
-	for _, row := range rows {
+	for _, row := range stack.ReadResults[*clientRow](t, clientsRecord) {
 		record[rowKey{row.Client, row.API}] = row
 	}
 	return record
@@ -119,21 +106,4 @@ func inOrder(clients []matrixClient, record map[rowKey]*clientRow) []*clientRow 
 		}
 	}
 	return rows
-}
-
-// writeRecord writes rows, each in a line, so that a difference shows which row has changed.
-func writeRecord(rows []*clientRow) error {
-	var text bytes.Buffer
-	separator := "[\n"
-	for _, row := range rows {
-		line, err := json.Marshal(row)
-		if err != nil {
-			return fmt.Errorf("write row %s of %s: %w", row.API, row.Client, err)
-		}
-		text.WriteString(separator)
-		text.Write(line)
-		separator = ",\n"
-	}
-	text.WriteString("\n]\n")
-	return os.WriteFile(clientsRecord, text.Bytes(), 0o600)
 }

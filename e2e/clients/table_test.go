@@ -1,12 +1,10 @@
 package clients
 
 import (
-	"errors"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 )
 
 const clientsDoc = "../docs/clients.md"
@@ -53,21 +51,7 @@ func TestClientsPage(t *testing.T) {
 		t.Errorf("%s has %d rows, and the manifests %d of them", clientsRecord, len(record), len(rows))
 	}
 
-	doc, err := os.ReadFile(clientsDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := pageWith(string(doc), rows)
-	switch {
-	case err != nil:
-		t.Error(err)
-	case apitest.Updating():
-		if err := os.WriteFile(clientsDoc, []byte(page), 0o600); err != nil {
-			t.Error(err)
-		}
-	case page != string(doc):
-		t.Errorf("the tables of %s are not those of %s: run this test with -update, and see what changes", clientsDoc, clientsRecord)
-	}
+	stack.HoldPage(t, clientsDoc, func(page string) (string, error) { return pageWith(page, rows) })
 }
 
 // Versions and APIs whose cells are the same share a line, others do not.
@@ -111,13 +95,10 @@ func pageWith(doc string, rows []*clientRow) (string, error) {
 	for name, render := range map[string]func([]*clientRow) string{
 		"capabilities": capabilitiesTable, "errors": errorsTable, "gaps": gapsTable,
 	} {
-		begin, end := "<!-- "+name+": make test-clients -->\n", "<!-- end of "+name+" -->"
-		before, rest, ok := strings.Cut(doc, begin)
-		_, after, ended := strings.Cut(rest, end)
-		if !ok || !ended {
-			return "", errors.New(clientsDoc + " has no section " + name)
+		var err error
+		if doc, err = stack.WithSection(doc, name, render(rows)); err != nil {
+			return "", err
 		}
-		doc = before + begin + "\n" + render(rows) + "\n" + end + after
 	}
 	return doc, nil
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 )
 
-// What the suite of Open Responses demands, by the names of its tests, one of a later revision
-// among them. responsestest knows the schema of responses and events.
+// What the suite of Open Responses demands, by the names of its tests. responsestest knows the
+// schema of responses and events.
 func TestOpenResponses(t *testing.T) {
+	tests := newSuite(t)
 	s := startSockets(t, "--set", "responses.reasoning_events=reasoning")
 	user := func(text string) string { return `{"type":"message","role":"user","content":"` + text + `"}` }
 	assistant := func(members, text string) string {
@@ -23,6 +24,8 @@ func TestOpenResponses(t *testing.T) {
 	}
 
 	hello := user("Say hello.")
+	const weather = `"tools":[{"type":"function","name":"get_weather",` +
+		`"parameters":{"type":"object","properties":{"location":{"type":"string"}}}}]`
 	completed := map[string]struct{ input, more, kinds string }{
 		"basic-response": {hello, "", "reasoning message"},
 		"system-prompt":  {`{"type":"message","role":"system","content":"You are a pirate."},` + hello, "", "reasoning message"},
@@ -39,8 +42,7 @@ func TestOpenResponses(t *testing.T) {
 		},
 		"tool-calling": {
 			user("What is the weather like in San Francisco?"),
-			`,"tools":[{"type":"function","name":"get_weather",` +
-				`"parameters":{"type":"object","properties":{"location":{"type":"string"}}}}]`,
+			"," + weather,
 			"reasoning function_call",
 		},
 		"image-input": {
@@ -51,7 +53,7 @@ func TestOpenResponses(t *testing.T) {
 	}
 
 	for name, tt := range completed {
-		t.Run(name, func(t *testing.T) {
+		tests.run(t, name, func(t *testing.T) {
 			status, r := s.d.Post(t, "/v1/responses", `{"model":"gpt-oss-20b","input":[`+tt.input+`]`+tt.more+`}`)
 			output := r.Get("output").Array()
 			kinds := make([]string, 0, len(output))
@@ -70,7 +72,7 @@ func TestOpenResponses(t *testing.T) {
 		})
 	}
 
-	t.Run("function-call-roundtrip", func(t *testing.T) {
+	tests.run(t, "function-call-roundtrip", func(t *testing.T) {
 		_, call := s.d.Post(t, "/v1/responses", `{"model":"gpt-oss-20b","input":[`+hello+`],"tool_choice":{"type":"function","name":"f"},`+
 			`"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}}]}`)
 		id := call.Get(`output.#(type=="function_call").call_id`).Str
@@ -81,15 +83,46 @@ func TestOpenResponses(t *testing.T) {
 			t.Errorf("%v, in %s\nafter %s", err, r.Raw, call.Raw)
 		}
 	})
-	t.Run("streaming-response", func(t *testing.T) {
+	tests.run(t, "file-input", func(t *testing.T) {
+		status, e := s.d.Post(t, "/v1/responses", `{"model":"gpt-oss-20b","input":[{"type":"message","role":"user","content":[`+
+			`{"type":"input_text","text":"What is its title?"},`+
+			`{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0xLjEK"}]}]}`)
+		if status != http.StatusBadRequest || e.Get("error.param").Str != "input[0].content[1]" {
+			t.Errorf("%d, %s", status, e.Raw)
+		}
+	})
+	tests.run(t, "previous-response-id", func(t *testing.T) {
+		_, first := s.d.Post(t, "/v1/responses", `{"model":"gpt-oss-20b","input":"REMEMBER papaya\nSAY OK."}`)
+		_, r := s.d.Post(t, "/v1/responses",
+			`{"model":"gpt-oss-20b","previous_response_id":"`+first.Get("id").Str+`","input":"RECALL"}`)
+		if err := responsestest.Object([]byte(r.Raw)); err != nil || !strings.Contains(r.Get("output").Raw, "RECALL:papaya") {
+			t.Errorf("%v, in %s", err, r.Raw)
+		}
+	})
+	tests.run(t, "streaming-response", func(t *testing.T) {
 		_, stream := s.d.Respond(t, "gpt-oss-20b", "Count.", `,"stream":true`)
 		r, err := responsestest.Stream([]byte(stream))
 		if err != nil || gjson.GetBytes(r, "status").Str != "completed" || !strings.Contains(stream, "response.reasoning.delta") {
 			t.Errorf("%v, in %s", err, stream)
 		}
 	})
-	t.Run("compact-response", func(t *testing.T) { s.compact(t) })
-	t.Run("compact-missing-model", func(t *testing.T) {
+	tests.run(t, "tool-calling-streaming", func(t *testing.T) {
+		_, stream := s.d.Respond(t, "gpt-oss-20b", "What is the weather like in San Francisco?", `,"stream":true,`+weather)
+		r, err := responsestest.Stream([]byte(stream))
+		if err != nil || !gjson.GetBytes(r, `output.#(type=="function_call")`).Exists() {
+			t.Errorf("%v, in %s", err, stream)
+		}
+		for _, event := range []string{
+			"response.output_item.added", "response.function_call_arguments.delta", "response.function_call_arguments.done",
+			"response.output_item.done",
+		} {
+			if !strings.Contains(stream, "event: "+event+"\n") {
+				t.Errorf("there is no %s in %s", event, stream)
+			}
+		}
+	})
+	tests.run(t, "compact-response", func(t *testing.T) { s.compact(t) })
+	tests.run(t, "compact-missing-model", func(t *testing.T) {
 		status, e := s.d.Post(t, "/v1/responses/compact", `{"input":[`+hello+`]}`)
 		if status != http.StatusBadRequest || e.Get("error.param").Str != "model" {
 			t.Errorf("%d, %s", status, e.Raw)
@@ -110,6 +143,7 @@ func (s *sockets) compact(t *testing.T) string {
 
 // The part of the suite that is about WebSockets.
 func TestOpenResponsesWebSocket(t *testing.T) {
+	tests := newSuite(t)
 	s := startSockets(t, "--set", "responses.reasoning_events=reasoning")
 	const text = `"Say hello."`
 	create := func(members, input string) string {
@@ -120,15 +154,15 @@ func TestOpenResponsesWebSocket(t *testing.T) {
 		return c.makes(t, create(`"store":false,`, text)).Get("id").Str
 	}
 
-	t.Run("websocket-response", func(t *testing.T) { s.connect(t).makes(t, create("", text)) })
-	t.Run("websocket-sequential-responses", func(t *testing.T) {
+	tests.run(t, "websocket-response", func(t *testing.T) { s.connect(t).makes(t, create("", text)) })
+	tests.run(t, "websocket-sequential-responses", func(t *testing.T) {
 		c := s.connect(t)
 		if a, b := first(t, c), first(t, c); a == b {
 			t.Errorf("both have the id %s", a)
 		}
 	})
 
-	t.Run("websocket-continuation", func(t *testing.T) {
+	tests.run(t, "websocket-continuation", func(t *testing.T) {
 		c := s.connect(t)
 		id := c.makes(t, create(`"store":false,`, `"REMEMBER cobalt\nSAY OK."`)).Get("id").Str
 		r := c.makes(t, create(after(id), `"RECALL"`))
@@ -136,17 +170,17 @@ func TestOpenResponsesWebSocket(t *testing.T) {
 			t.Errorf("the continuation is %s", r.Raw)
 		}
 	})
-	t.Run("websocket-reconnect-store-false-recovery", func(t *testing.T) {
+	tests.run(t, "websocket-reconnect-store-false-recovery", func(t *testing.T) {
 		id := first(t, s.connect(t))
 		c := s.connect(t)
 		c.fails(t, create(after(id), text), "previous_response_not_found")
 		first(t, c)
 	})
-	t.Run("websocket-previous-response-not-found", func(t *testing.T) {
+	tests.run(t, "websocket-previous-response-not-found", func(t *testing.T) {
 		s.connect(t).fails(t, create(after("resp_missing"), text), "previous_response_not_found")
 	})
 
-	t.Run("websocket-failed-continuation-evicts-cache", func(t *testing.T) {
+	tests.run(t, "websocket-failed-continuation-evicts-cache", func(t *testing.T) {
 		c := s.connect(t)
 		for _, wrong := range []string{
 			`[{"type":"function_call_output","call_id":"call_missing","output":"x"}]`, // refused
@@ -165,7 +199,7 @@ func TestOpenResponsesWebSocket(t *testing.T) {
 		c.fails(t, create(after(id), `"SIM status=500"`), "")
 		c.makes(t, create(after(id), text))
 	})
-	t.Run("websocket-compact-new-chain", func(t *testing.T) {
+	tests.run(t, "websocket-compact-new-chain", func(t *testing.T) {
 		c := s.connect(t)
 		c.makes(t, create(`"store":false,"tools":[],`, `[`+s.compact(t)+`,{"type":"message","role":"user","content":`+text+`}]`))
 	})
