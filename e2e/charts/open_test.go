@@ -36,8 +36,12 @@ func TestNotesOfWhatIsOpen(t *testing.T) {
 		perTenant = "NO QUOTA PER TENANT: config.token_budgets[1] (day)"
 		perKey    = "config.token_budgets[0] (minute) is per key"
 		service   = "The render service, port 8001, has no authentication"
+		forgotten = "QUOTAS END WITH A POD: the store is memory:"
+		counted   = "when the filter restarts, and each replica counts for itself. Set another store.url"
 	)
-	all := []string{tenants, plain, everyPod, public, loopback, filter, believes, perTenant, perKey, service}
+	all := []string{
+		tenants, plain, everyPod, public, loopback, filter, believes, perTenant, perKey, service, forgotten, counted,
+	}
 
 	const (
 		gateway = engine + "gateway: {provider: envoyGateway, name: public, create: true"
@@ -54,12 +58,16 @@ func TestNotesOfWhatIsOpen(t *testing.T) {
 
 		gateway + "}\nnetworkPolicy: {enabled: true}":                                                                          {everyPod, plain, tenants},
 		gateway + ", serviceType: LoadBalancer, tls: {existingSecret: s}}\nnetworkPolicy: {enabled: true}":                     {public, tenants},
-		gateway + "}\nconfig: {" + tenant + ", " + budgets + "}":                                                               {everyPod, plain, loopback, filter, believes, perKey},
-		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {" + budgets + "}":                                               {everyPod, plain, tenants, perTenant, perKey},
+		gateway + "}\nconfig: {" + tenant + ", " + budgets + "}":                                                               {everyPod, plain, loopback, filter, believes, perKey, forgotten},
+		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {" + budgets + "}":                                               {everyPod, plain, tenants, perTenant, perKey, forgotten},
 		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {" + tenant + "}\nrender: {enabled: true}":                       {everyPod, plain, believes, service},
 		engine + "gateway: {provider: istio, name: theirs}\nnetworkPolicy: {enabled: true}":                                    {tenants},
 		engine + "tls: {enabled: true, existingSecret: s, clientCA: c}\nconfig: {" + tenant + "}":                              {believes},
 		patched + "config: {token_budgets: [{name: a, tokens: 1, window: 1m}, {name: day, tenant: a, tokens: 2, window: 1h}]}": {tenants, perTenant},
+
+		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {token_budgets: [{name: a, tokens: 1, window: 1m}]}\nstore: {url: 'sqlite:/a', persistence: {enabled: true}}": {everyPod, plain, tenants},
+		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {token_budgets: [{name: a, tokens: 1, window: 1m}], responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}\n" +
+			"replicaCount: 2\nsealKeys: {existingSecret: k}": {everyPod, plain, tenants, forgotten, counted},
 	} {
 		text := notes(t, values)
 		_, text, _ = strings.Cut(text, open)
