@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // exampleValues are the lines of an example's first comment with values of the chart.
-var exampleValues = regexp.MustCompile(`(?m)^# ((?:engines|config): .*)$`)
+var exampleValues = regexp.MustCompile(`(?m)^# ((?:engines|config|test): .*)$`)
 
 // The examples of engines are valid objects, and the chart's values that they name lead
 // to them.
@@ -69,6 +70,21 @@ func checkEngineExample(t *testing.T, text string) {
 	args := fmt.Sprint(container["args"])
 	if !regexp.MustCompile(fmt.Sprintf(`--port[= ]%v\b`, port)).MatchString(args) {
 		t.Errorf("the engine does not listen at %v: %s", port, args)
+	}
+
+	// helm test asks for the model that the engine serves: others are a 404.
+	question := at(find(t, rendered, "Pod", release+"-envoy-harmony-test"), "spec.containers").([]any)[0].(object)
+	asked := ""
+	for _, arg := range question["args"].([]any) {
+		if model, ok := strings.CutPrefix(arg.(string), "--model="); ok {
+			asked = model
+		}
+	}
+	if !slices.ContainsFunc(container["args"].([]any), func(arg any) bool {
+		_, value, _ := strings.Cut(arg.(string), "=")
+		return asked != "" && (arg == asked || value == asked)
+	}) {
+		t.Errorf("helm test asks for %q, the engine has %s", asked, args)
 	}
 
 	checkConfig(t, rendered) // last: it sets the variables of the container

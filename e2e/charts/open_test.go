@@ -36,8 +36,12 @@ func TestNotesOfWhatIsOpen(t *testing.T) {
 		perTenant = "NO QUOTA PER TENANT: config.token_budgets[1] (day)"
 		perKey    = "config.token_budgets[0] (minute) is per key"
 		service   = "The render service, port 8001, has no authentication"
+		forgotten = "QUOTAS END WITH A POD: the store is memory:"
+		counted   = "when the filter restarts, and each replica counts for itself. Set another store.url"
 	)
-	all := []string{tenants, plain, everyPod, public, loopback, filter, believes, perTenant, perKey, service}
+	all := []string{
+		tenants, plain, everyPod, public, loopback, filter, believes, perTenant, perKey, service, forgotten, counted,
+	}
 
 	const (
 		gateway = engine + "gateway: {provider: envoyGateway, name: public, create: true"
@@ -54,12 +58,16 @@ func TestNotesOfWhatIsOpen(t *testing.T) {
 
 		gateway + "}\nnetworkPolicy: {enabled: true}":                                                                          {everyPod, plain, tenants},
 		gateway + ", serviceType: LoadBalancer, tls: {existingSecret: s}}\nnetworkPolicy: {enabled: true}":                     {public, tenants},
-		gateway + "}\nconfig: {" + tenant + ", " + budgets + "}":                                                               {everyPod, plain, loopback, filter, believes, perKey},
-		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {" + budgets + "}":                                               {everyPod, plain, tenants, perTenant, perKey},
+		gateway + "}\nconfig: {" + tenant + ", " + budgets + "}":                                                               {everyPod, plain, loopback, filter, believes, perKey, forgotten},
+		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {" + budgets + "}":                                               {everyPod, plain, tenants, perTenant, perKey, forgotten},
 		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {" + tenant + "}\nrender: {enabled: true}":                       {everyPod, plain, believes, service},
 		engine + "gateway: {provider: istio, name: theirs}\nnetworkPolicy: {enabled: true}":                                    {tenants},
 		engine + "tls: {enabled: true, existingSecret: s, clientCA: c}\nconfig: {" + tenant + "}":                              {believes},
 		patched + "config: {token_budgets: [{name: a, tokens: 1, window: 1m}, {name: day, tenant: a, tokens: 2, window: 1h}]}": {tenants, perTenant},
+
+		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {token_budgets: [{name: a, tokens: 1, window: 1m}]}\nstore: {url: 'sqlite:/a', persistence: {enabled: true}}": {everyPod, plain, tenants},
+		gateway + "}\nnetworkPolicy: {enabled: true}\nconfig: {token_budgets: [{name: a, tokens: 1, window: 1m}], responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}\n" +
+			"replicaCount: 2\nsealKeys: {existingSecret: k}": {everyPod, plain, tenants, forgotten, counted},
 	} {
 		text := notes(t, values)
 		_, text, _ = strings.Cut(text, open)
@@ -161,13 +169,14 @@ func TestNotesOfListener(t *testing.T) {
 	const istio, eg = "gateway: {provider: istio, name: g", "gateway: {provider: envoyGateway, name: g"
 	const guess = "helm test -n models harmony --logs It asks http://g-istio.models.svc.cluster.local:80/v1. If your Gateway has only HTTPS"
 	for values, want := range map[string]string{
-		istio + ", create: true, tls: {existingSecret: s}}":                               "ask --url https://NAME-IN-THE-CERTIFICATE/v1 --model gpt-oss-120b \"Say that it works.\" helm test needs test.url",
+		istio + ", create: true, tls: {existingSecret: s}}":                               "ask --url https://NAME-IN-THE-CERTIFICATE/v1 --model gpt-oss-120b \"Say that it works.\" Until test.url is set, with that name, helm test asks nothing, and succeeds.",
 		istio + ", create: true, tls: {existingSecret: s}, listenerPort: 8443}":           "ask --url https://NAME-IN-THE-CERTIFICATE:8443/v1",
 		istio + ", create: true, tls: {existingSecret: s}, hostnames: [api.example.com]}": "ask --url https://api.example.com/v1",
 		istio + ", create: true, listenerPort: 443}\ntest: {enabled: false}":              "ask --url http://YOUR-GATEWAY:443/v1",
 		istio + "}":                    guess,
 		istio + ", listenerPort: 443}": "ask --url https://NAME-IN-THE-CERTIFICATE/v1",
-		eg + "}":                       "ask --url URL-OF-YOUR-GATEWAY/v1",
+		eg + "}":                       "--env OPENAI_API_KEY=KEY -- \\ ask --url URL-OF-YOUR-GATEWAY/v1 --model gpt-oss-120b \"Say that it works.\" Until test.url is set, helm test asks nothing, and succeeds. For a key it needs test.existingSecret",
+		"mode: deployment":             "ask --url URL-OF-YOUR-GATEWAY/v1 --model gpt-oss-120b \"Say that it works.\" Until test.url is set, helm test asks nothing",
 		eg + ", listenerPort: 443}":    "ask --url https://NAME-IN-THE-CERTIFICATE/v1",
 		eg + ", listenerPort: 8080}":   "ask --url http://YOUR-GATEWAY:8080/v1",
 		istio + "}\ntest: {url: 'https://a.example/v1'}": "helm test -n models harmony --logs 3.",
@@ -177,9 +186,45 @@ func TestNotesOfListener(t *testing.T) {
 		}
 	}
 
+	const directly = "mode: sidecar\ntest: {enabled: false}\nconfig: {tenant_header: x-tenant}\n"
+	if text := notes(t, engine+directly); !strings.Contains(text, "--model gpt-oss-120b --header x-tenant=TENANT \"Say") {
+		t.Errorf("the question has no tenant:\n%s", text)
+	}
+
 	for _, o := range objects(t, render(t, engine+istio+", listenerPort: 443}")) {
 		if o["kind"] == "Pod" {
 			t.Error("helm test asks by a name that no certificate has")
+		}
+	}
+}
+
+// The notes say what the question of helm test lacks, where tenants are demanded: its answer would be a 401.
+func TestNotesOfTenant(t *testing.T) {
+	const (
+		sidecar = engine + "config: {tenant_header: x-tenant}\nmode: sidecar\n"
+		gateway = engine + "config: {tenant_header: x-tenant}\ngateway: {provider: istio, name: g}\n"
+
+		header      = "The question needs a tenant: set test.headers.x-tenant."
+		credentials = "The question needs a tenant: set test.existingSecret, an API key of which your gateway makes x-tenant, or test.headers."
+	)
+	for values, want := range map[string]string{
+		sidecar:                               header,
+		sidecar + "test: {existingSecret: s}": header,
+		sidecar + "test: {headers: {authorization: a}}":               header,
+		sidecar + "test: {headers: {X-Tenant: acme}}":                 "",
+		sidecar + "test: {url: 'http://front/v1'}":                    credentials,
+		sidecar + "test: {url: 'http://front/v1', existingSecret: s}": "",
+		gateway: credentials,
+		gateway + "test: {headers: {authorization: a}}": "",
+		gateway + "test: {existingSecret: s}":           "",
+		engine + "mode: sidecar\n":                      "",
+	} {
+		text := notes(t, values)
+		if want != "" && !strings.Contains(text, want) {
+			t.Errorf("%s: the notes do not have %q:\n%s", values, want, text)
+		}
+		if want == "" && strings.Contains(text, "The question needs a tenant") {
+			t.Errorf("%s: the question has its tenant:\n%s", values, text)
 		}
 	}
 }

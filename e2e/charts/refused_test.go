@@ -151,6 +151,8 @@ func TestRefused(t *testing.T) {
 		{"long label", engine + "nameOverride: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeefffffffff", "nameOverride"},
 		{"no DNS name", engine + "fullnameOverride: Foo_Bar", "fullnameOverride"},
 		{"Gateway without a provider", engine + "gateway: {name: g}", "gateway.name: has no effect without a provider"},
+		{"class without a provider", engine + "gateway: {className: eg}", "gateway.className: has no effect without a provider"},
+		{"class of another provider", engine + "gateway: {provider: istio, name: g, className: eg}", "gateway.className: eg is the GatewayClass of envoyGateway, and gateway.provider is istio: leave it out"},
 		{"own Gateway without a provider", engine + "gateway: {create: true}", "gateway.create: has no effect without a provider"},
 		{"gateway's CA without TLS", engine + "gateway: {provider: istio, name: g, filterCA: a}", "gateway.filterCA: has no effect without TLS"},
 		{"low port of the loopback", engine + "gateway: {provider: envoyGateway, name: g, loopback: {port: 80}}", "gateway/loopback/port"},
@@ -189,6 +191,23 @@ func TestImageIsNamed(t *testing.T) {
 		_, stderr, err := run(t, tool(t, "helm"), "template", release, chart, "--values", write(t, engine), "--set", set)
 		if want == "" && err != nil || want != "" && !strings.Contains(stderr, want) {
 			t.Errorf("%q: %v: %s", set, err, stderr)
+		}
+	}
+}
+
+// The error about the simulated engine's image is for those who have named the filter's by a digest.
+func TestImageOfSimulator(t *testing.T) {
+	const wrong = "simulator.image: the filter's image has a digest"
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for set, want := range map[string]bool{
+		"simulate=true": false,
+		"simulate=true,image.repository=a/b,image.digest=" + digest:                                       true,
+		"simulate=true,image.repository=a/b,image.digest=" + digest + ",simulator.image.tag=v1":           false,
+		"simulate=true,image.repository=a/b,image.digest=" + digest + ",simulator.image.digest=" + digest: false,
+	} {
+		_, stderr, _ := run(t, tool(t, "helm"), "template", release, chart, "--set", "mode=sidecar", "--set", set)
+		if got := strings.Contains(stderr, wrong); got != want {
+			t.Errorf("%q: the error is there: %v, want %v: %s", set, got, want, stderr)
 		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +111,8 @@ func TestSidecarLive(t *testing.T) {
 		t.Fatalf("%v: %s%s", err, out, stderr)
 	}
 
+	checkOtherModel(t, s.filter, base)
+
 	if closes(t, base) {
 		t.Error("Envoy closes connections before the filter ends")
 	}
@@ -118,6 +122,56 @@ func TestSidecarLive(t *testing.T) {
 	for deadline := time.Now().Add(patience); !closes(t, base); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("Envoy does not close its clients' connections when the filter begins to end")
+		}
+	}
+}
+
+// counted is the command by which the checklist of docs/gateways counts the answers that the filter has made itself for
+// another model.
+var counted = regexp.MustCompile(`(?m)^kubectl .* (grep -c .*no-such-model.*)$`)
+
+// checkOtherModel asks for another model, as the checklist does. Its command finds no answer of the filter, though the
+// filter warns of the name; for the model of the first question it finds one.
+func checkOtherModel(t *testing.T, filter *process, base string) {
+	t.Helper()
+	command := counted.FindSubmatch(readFile(t, "../../docs/gateways/README.md"))
+	if command == nil {
+		t.Fatal("the checklist has no command")
+	}
+	count := func(model string) string {
+		text := strings.ReplaceAll(string(command[1]), "no-such-model", model)
+		grep := exec.CommandContext(t.Context(), "bash", "-c", text)
+		grep.Stdin = strings.NewReader(filter.String())
+		out, _ := grep.Output() // its status is 1 if there is no line
+		return strings.TrimSpace(string(out))
+	}
+
+	const question = `{"model":"no-such-model","messages":[{"role":"user","content":"hi"}]}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v1/chat/completions", strings.NewReader(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+
+	filter.await(t, func(line string) string {
+		if strings.Contains(line, "A request names the model") {
+			return line
+		}
+		return ""
+	})
+	if got := count("no-such-model"); got != "0" {
+		t.Errorf("the command finds %q lines of another model", got)
+	}
+
+	// The line of a request can follow its reply.
+	for deadline := time.Now().Add(patience); count("gpt-oss-120b") != "1"; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the command does not find the first question:\n%s", filter)
 		}
 	}
 }

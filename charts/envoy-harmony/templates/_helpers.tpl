@@ -175,3 +175,17 @@ http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ 
 {{- include "envoy-harmony.gateway.url" . -}}
 {{- end -}}
 {{- end -}}
+
+{{/* What the question of helm test lacks of a tenant, "" if nothing. Where it reaches the sidecar's Envoy directly, nobody
+     but itself sets the tenant's header; else a gateway makes it of credentials. */}}
+{{- define "envoy-harmony.testTenant" -}}
+{{- $tenant := .Values.config.tenant_header -}}
+{{- $names := list -}}
+{{- range $name, $value := .Values.test.headers -}}{{- $names = append $names (lower $name) -}}{{- end -}}
+{{- if or (not $tenant) (has (lower (toString $tenant)) $names) -}}
+{{- else if and (eq .Values.mode "sidecar") (not .Values.test.url) -}}
+The question needs a tenant: set test.headers.{{ $tenant }}.
+{{- else if not (or $names .Values.test.existingSecret) -}}
+The question needs a tenant: set test.existingSecret, an API key of which your gateway makes {{ $tenant }}, or test.headers.
+{{- end -}}
+{{- end -}}

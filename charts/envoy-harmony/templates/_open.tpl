@@ -78,5 +78,9 @@
 {{- $open = append $open (printf "config.token_budgets[%d] (%s) is per key: a key that a client makes up has tokens of its own, unless the gateway refuses unknown keys." $i $budget.name) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $budgets (eq (include "envoy-harmony.storeKind" .) "memory") -}}
+{{- $each := ternary ", and each replica counts for itself" "" (eq (include "envoy-harmony.severalReplicas" .) "true") -}}
+{{- $open = append $open (printf "QUOTAS END WITH A POD: the store is memory:, so that config.token_budgets begin again when the filter restarts%s. Set another store.url, or store.existingSecret." $each) -}}
+{{- end -}}
 {{- toJson $open -}}
 {{- end -}}

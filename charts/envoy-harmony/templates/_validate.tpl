@@ -18,7 +18,7 @@
 {{- $errors = append $errors "image: no image is published yet, so that there is no default: build one with \"make image\" (docs/release.md), push it to a registry that your cluster reads, and set image.repository and image.tag, or image.digest" -}}
 {{- end -}}
 {{- $simulator := .Values.simulator.image -}}
-{{- if and .Values.simulate (not (or $image.tag $simulator.tag $simulator.digest)) -}}
+{{- if and .Values.simulate $image.digest (not (or $image.tag $simulator.tag $simulator.digest)) -}}
 {{- $errors = append $errors "simulator.image: the filter's image has a digest, which is not the simulated engine's: set simulator.image.tag or simulator.image.digest" -}}
 {{- end -}}
 {{- toJson $errors -}}

@@ -9,9 +9,14 @@
 {{- include "envoy-harmony.fullname" . }}-loopback
 {{- end -}}
 
-{{/* The GatewayClass: that of the values, else the one that the provider's installation makes. */}}
+{{/* The GatewayClasses that the providers' installations make, in JSON. */}}
+{{- define "envoy-harmony.gateway.classes" -}}
+{{- dict "envoyGateway" "eg" "istio" "istio" "kgateway" "kgateway" "agentgateway" "agentgateway" | toJson -}}
+{{- end -}}
+
+{{/* The GatewayClass: that of the values, else the provider's. */}}
 {{- define "envoy-harmony.gateway.className" -}}
-{{- default (get (dict "envoyGateway" "eg" "istio" "istio" "kgateway" "kgateway" "agentgateway" "agentgateway") .Values.gateway.provider) .Values.gateway.className -}}
+{{- default (get (include "envoy-harmony.gateway.classes" . | fromJson) .Values.gateway.provider) .Values.gateway.className -}}
 {{- end -}}
 
 {{/* The name of the Service that a provider makes for a Gateway: (list $ gateway). Envoy Gateway has
@@ -92,7 +97,7 @@ podSelector:
 {{- $errors := list -}}
 {{- $g := .Values.gateway -}}
 {{- if eq $g.provider "none" -}}
-{{- range list "name" "create" -}}
+{{- range list "name" "create" "className" -}}
 {{- if get $g . -}}
 {{- $errors = append $errors (printf "gateway.%s: has no effect without a provider: set gateway.provider" .) -}}
 {{- end -}}
@@ -108,6 +113,11 @@ podSelector:
 {{- end -}}
 {{- end -}}
 {{- if ne $g.provider "none" -}}
+{{- range $provider, $class := include "envoy-harmony.gateway.classes" . | fromJson -}}
+{{- if and (eq $class $g.className) (ne $provider $g.provider) -}}
+{{- $errors = append $errors (printf "gateway.className: %s is the GatewayClass of %s, and gateway.provider is %s: leave it out, or name a class of %s" $class $provider $g.provider $g.provider) -}}
+{{- end -}}
+{{- end -}}
 {{- if and $g.create $g.namespace (ne $g.namespace .Release.Namespace) -}}
 {{- $errors = append $errors (printf "gateway.namespace: is %s, and a Gateway that the chart makes is in the namespace of the release: leave it out" $g.namespace) -}}
 {{- end -}}
