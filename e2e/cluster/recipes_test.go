@@ -45,6 +45,9 @@ func TestRecipe(t *testing.T) {
 		jq -Rr 'fromjson? | select(.tenant == "trial" and .status == 200) | "\(.model) \(.output_tokens > 0) \(.cost > 0)"' | sort -u`,
 		"gpt-oss-120b true true")
 
+	// The page's values ask with the key and the CA that its commands make.
+	shell.Do("helm test --namespace envoy-harmony envoy-harmony --logs")
+
 	// Who may come is decided before the filter, which answers trial with a 429.
 	shell.Do(`kubectl -n envoy-harmony patch securitypolicy envoy-harmony --type merge --patch '{"spec": {"authorization": ` +
 		`{"defaultAction": "Deny", "rules": [{"action": "Allow", "principal": {"headers": [{"name": "x-tenant", "values": ["acme"]}]}}]}}}'`)
