@@ -5,10 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -20,7 +17,8 @@ const serveUsage = `
 Starts the filter, an ext_proc server, for an Envoy that you run and configure
 (envoy-config prints a bootstrap for it). It drains and exits on SIGINT or
 SIGTERM. A change of the configuration file is taken over while it runs, within
-reload_interval or at once on SIGHUP; a file with errors is not.
+reload_interval or at once on SIGHUP; a file with errors is not. Without a file,
+or when its terminal is closed, it drains on SIGHUP.
 
   envoy-harmony serve --engine vllm
   envoy-harmony serve --config harmony.yaml --listen unix:///run/harmony.sock`
@@ -52,12 +50,8 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 
-	// Without a file nothing can be reloaded, and SIGHUP ends the process as usual.
-	hangup := make(chan os.Signal, 1)
-	if s.file != "" {
-		signal.Notify(hangup, syscall.SIGHUP)
-		defer signal.Stop(hangup)
-	}
+	ctx, hangups := s.takeHangups(ctx)
+	defer hangups.stop()
 
 	svc, err := startService(ctx, cfg, log, false)
 	if err != nil {
@@ -74,7 +68,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 		warnOfLoopback(cfg, log)
 	}
 	logSealing(cfg, log)
-	defer svc.followFile(ctx, s, hangup)()
+	defer svc.followFile(ctx, s, hangups.reload)()
 	log.WithFields(thisBuild().fields()).
 		WithFields(logrus.Fields{"admin": svc.admin.address(), "listen": svc.listener.Addr().String()}).Info("serving")
 
