@@ -156,9 +156,11 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		return ignoreCancel(ctx, err)
 	}
 
-	// Clients that wait for the ready line can rely on the context lengths.
+	// Clients that wait for the ready line can rely on the context lengths. The probe has asked one
+	// engine: of the others, this is the first that is seen. The error names them.
 	if err := svc.filter.ReadModels(ctx); err != nil {
-		log.WithError(err).Warn("cannot read the context length of every engine: until then the one of gpt-oss applies")
+		log.WithError(err).Warn("not every engine answers: requests for one that is down fail, and until it returns " +
+			"its models the context length of gpt-oss applies")
 	}
 	go svc.filter.FollowModels(ctx)
 	defer svc.followFile(ctx, s, reload)()

@@ -119,7 +119,7 @@ func logSealing(cfg *config.Config, log *logrus.Logger) {
 // warnOfLoopback logs which features are off because there is no loopback listener.
 func warnOfLoopback(cfg *config.Config, log *logrus.Logger) {
 	const see = "(see docs/operations.md#the-loopback-listener)"
-	log.Warn("loopback is not set: if an engine disconnects in mid-stream, the client's stream is reset; background " +
+	log.Warn("loopback is not set (run makes its own): if an engine disconnects in mid-stream, the client's stream is reset; background " +
 		"responses are rejected; context lengths are not read from engines, so set context_length where it differs " +
 		"from gpt-oss " + see)
 	if len(cfg.Tools.Servers)+len(cfg.Tools.AllowedHosts) > 0 {
