@@ -119,9 +119,9 @@ func logSealing(cfg *config.Config, log *logrus.Logger) {
 // warnOfLoopback logs which features are off because there is no loopback listener.
 func warnOfLoopback(cfg *config.Config, log *logrus.Logger) {
 	const see = "(see docs/operations.md#the-loopback-listener)"
-	log.Warn("loopback is not set (run makes its own): if an engine disconnects in mid-stream, the client's stream is reset; background " +
-		"responses are rejected; context lengths are not read from engines, so set context_length where it differs " +
-		"from gpt-oss " + see)
+	log.Warn("loopback is not set (run makes its own): if an engine disconnects in mid-stream, the client's stream " +
+		"is reset; background responses are rejected; context lengths are not read from engines, so set " +
+		"context_length where it differs from gpt-oss " + see)
 	if len(cfg.Tools.Servers)+len(cfg.Tools.AllowedHosts) > 0 {
 		log.Warn("tools are configured, but loopback is not set: requests with MCP servers are rejected, and " +
 			"built-in tools are not offered " + see)
