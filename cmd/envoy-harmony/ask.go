@@ -52,13 +52,18 @@ func askCommand(ctx context.Context, p program, args []string) error {
 	defer cancel()
 
 	// An answer that has begun is not asked for again: a part of it is on the terminal.
+	said := ""
 	for deadline := time.Now().Add(q.wait); ; {
 		err := q.ask(ctx, p)
 		var later *notReadyError
 		if !errors.As(err, &later) || time.Now().After(deadline) {
 			return err
 		}
-		fmt.Fprintf(p.stderr, "%v; next attempt in %s\n", err, askPause)
+		// A gateway that is being set up says the same each second, for a minute.
+		if text := err.Error(); text != said {
+			fmt.Fprintf(p.stderr, "%s; asking again every %s\n", text, askPause)
+			said = text
+		}
 		select {
 		case <-time.After(askPause):
 		case <-ctx.Done():
@@ -144,7 +149,7 @@ func (q *question) ask(ctx context.Context, p program) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return statusError(resp, url)
+		return p.statusError(resp, url)
 	}
 
 	// A wrong base URL often answers with 200 and a page.
@@ -156,11 +161,15 @@ func (q *question) ask(ctx context.Context, p program) error {
 }
 
 // statusError is the error of an answer with another status than 200.
-func statusError(resp *http.Response, url string) error {
+func (p program) statusError(resp *http.Response, url string) error {
 	// A proxy's error can be a page of any length.
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAskError))
 	var reply struct {
-		Error struct{ Message string }
+		Error struct {
+			Message string
+			// Engines write a number, the filter a word.
+			Code any
+		}
 	}
 
 	message := strings.TrimSpace(string(text))
@@ -170,14 +179,19 @@ func statusError(resp *http.Response, url string) error {
 
 	// A gateway whose routes are still being set up says 404, one without an engine a 5xx of these.
 	hint, later := "", false
-	switch resp.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	switch code := reply.Error.Code; {
+	// It has come through every route, and a key would not help.
+	case code == "tenant_missing":
+		hint = " (set it with --header)"
+	// So has this. The message names the models that there are.
+	case code == "model_not_found":
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
 		hint = " (set OPENAI_API_KEY, or --header)"
-	case http.StatusNotFound:
+	case resp.StatusCode == http.StatusNotFound:
 		hint, later = " (is there a route for this host and path, and does --url end in /v1?)", true
-	case http.StatusServiceUnavailable:
-		hint, later = " (Envoy cannot reach the filter, or the filter no engine: see both logs)", true
-	case http.StatusBadGateway, http.StatusGatewayTimeout:
+	case resp.StatusCode == http.StatusServiceUnavailable:
+		hint, later = " (Envoy cannot reach the filter, or the filter no engine: see "+p.logs()+")", true
+	case resp.StatusCode == http.StatusBadGateway, resp.StatusCode == http.StatusGatewayTimeout:
 		later = true
 	}
 
@@ -186,6 +200,16 @@ func statusError(resp *http.Response, url string) error {
 		return &notReadyError{err}
 	}
 	return err
+}
+
+// logs says where the logs of the filter and of Envoy are.
+func (p program) logs() string {
+	// Kubernetes sets it in every container.
+	if p.getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return "the logs of both"
+	}
+	return `"kubectl logs --all-containers --selector app.kubernetes.io/component=filter" in the filter's namespace, ` +
+		"and the log of the gateway's Envoy"
 }
 
 // askChunk is what ask reads of a chunk of Chat Completions.

@@ -48,6 +48,9 @@ func TestAsk(t *testing.T) {
 		{"no stream", 200, "text/html", "<p>Hello", nil, 1, "", `answered with "text/html", not with a stream of events`},
 		{"key", 401, "application/json", `{"error":{"message":"wrong key"}}`, nil, 1, "", "401 Unauthorized: wrong key (set OPENAI_API_KEY"},
 		{"route", 404, "text/plain", "nothing here\n", nil, 1, "", "404 Not Found: nothing here (is there a route"},
+		{"route of an engine", 404, "application/json", `{"error":{"message":"no path","code":404}}`, nil, 1, "", "404 Not Found: no path (is there a route"},
+		{"model", 404, "application/json", `{"error":{"message":"no such model","code":"model_not_found"}}`, []string{"--wait", "1h"}, 1, "", "404 Not Found: no such model\n"},
+		{"tenant", 401, "application/json", `{"error":{"message":"no tenant","code":"tenant_missing"}}`, nil, 1, "", "401 Unauthorized: no tenant (set it with --header)\n"},
 		{"filter", 503, "text/plain", "", nil, 1, "", "503 Service Unavailable: no message (Envoy cannot reach the filter"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,11 +105,21 @@ func TestAskAddresses(t *testing.T) {
 	}
 }
 
-// With --wait an error that may go away is tried again, another one is not.
+// In a cluster the error names the commands that show the logs.
+func TestAskInKubernetes(t *testing.T) {
+	env := map[string]string{"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+	_, _, stderr := execute(t, env, "ask", "--url", api(t, 503, "text/plain", ""), "Hello")
+	if want := "kubectl logs --all-containers --selector app.kubernetes.io/component=filter"; !strings.Contains(stderr, want) {
+		t.Errorf("errors %q, want %q in them", stderr, want)
+	}
+}
+
+// With --wait an error that may go away is tried again, another one is not. One that stays the
+// same is printed once.
 func TestAskWaits(t *testing.T) {
 	defer func(d time.Duration) { askPause = d }(askPause)
 	askPause = time.Millisecond
-	statuses := []int{404, 503, 400}
+	statuses := []int{404, 404, 404, 503, 503, 400}
 	calls := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(statuses[calls])
@@ -114,7 +127,7 @@ func TestAskWaits(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	exit, _, stderr := execute(t, nil, "ask", "--url", s.URL, "--wait", "1h", "Hello")
-	if exit != 1 || calls != 3 || !strings.Contains(stderr, "next attempt in") || !strings.Contains(stderr, "400 Bad Request") {
+	if exit != 1 || calls != 6 || strings.Count(stderr, "; asking again every 1ms\n") != 2 || strings.Count(stderr, "\n") != 3 || !strings.Contains(stderr, "400 Bad Request") {
 		t.Errorf("exit status %d after %d calls: %s", exit, calls, stderr)
 	}
 }

@@ -38,7 +38,7 @@ limits: {header_hold: 5s, keep_alive: 7s}
 			t.Errorf("there is no %q in\n%s", want, stdout)
 		}
 	}
-	for _, want := range []string{"ENVOY_HARMONY_TYPO has no effect", "loopback is not set"} {
+	for _, want := range []string{"ENVOY_HARMONY_TYPO has no effect", "loopback is not set (run makes its own)"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("there is no warning %q in\n%s", want, stderr)
 		}
@@ -134,5 +134,23 @@ func TestCheckWarnsOfBudgets(t *testing.T) {
 	exit, _, stderr := check(t, "engines: [{kind: vllm}]\ntoken_budgets: [{name: minute, tokens: 1000, window: 1m}]", nil)
 	if exit != 0 || !strings.Contains(stderr, "token_budgets[0] (minute)") || !strings.Contains(stderr, "warning") {
 		t.Errorf("exit status %d\n%s", exit, stderr)
+	}
+}
+
+// Counts that end with the process are warned of.
+func TestCheckWarnsOfForgottenCounts(t *testing.T) {
+	const warning = "what token_budgets have counted is forgotten at a restart"
+	const budget = "\ntoken_budgets: [{name: day, tokens: 1000000, window: 24h}]"
+	for text, want := range map[string]bool{
+		"": false,
+		"\ntoken_budgets: [{name: day, tokens: 0, window: 24h}]": false,
+		budget:                            true,
+		"\nstore_url: 'memory:'" + budget: true,
+		"\nstore_url: sqlite:/tmp/counts" + budget: false,
+	} {
+		exit, _, stderr := check(t, "engines: [{kind: vllm}]"+text, nil)
+		if exit != 0 || strings.Contains(stderr, warning) != want {
+			t.Errorf("%q: exit status %d, want the warning: %v\n%s", text, exit, want, stderr)
+		}
 	}
 }

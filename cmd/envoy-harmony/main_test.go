@@ -93,6 +93,8 @@ func TestCommandLine(t *testing.T) {
 		{"similar key", nil, "serve --engine vllm --set lissten=a", 1, "", "flag: unknown key lissten; did you mean listen?"},
 		{"key below a value", nil, "serve --engine vllm --set date.day=1", 1, "", "unknown key date.day"},
 		{"address of an engine alone", nil, "run --engine http://127.0.0.1:8000", 2, "", "write which kind of engine it is: KIND=URL, such as vllm=http://127.0.0.1:8000"},
+		{"address of an engine without a scheme", nil, "run --engine 127.0.0.1:8000", 2, "", "write which kind of engine it is: KIND=URL, such as vllm=http://127.0.0.1:8000"},
+		{"addresses of an engine without a scheme", nil, "run --engine [::1]:8000/v1,b:8000", 2, "", "such as vllm=http://[::1]:8000/v1; KIND is one of"},
 		{"size", nil, "check --engine vllm --set limits.max_body_bytes=32MiB", 0, "max_body_bytes: 33554432", ""},
 		{"size in another unit", nil, "check --engine vllm --set limits.max_body_bytes=32MB", 1, "", "limits.max_body_bytes: want a whole number of bytes, or one with KiB, MiB or GiB such as 32MiB, found text"},
 		{"size of a number", nil, "check --engine vllm --set limits.max_tools=2KiB", 1, "", "limits.max_tools: want a whole number, found text"},
@@ -384,6 +386,26 @@ func TestRunWaitsForEngine(t *testing.T) {
 	}
 	if out := r.stdout.String(); out != "" {
 		t.Errorf("standard output %q", out)
+	}
+}
+
+// run is ready when one engine answers, and says which others do not.
+func TestRunWithoutSecondEngine(t *testing.T) {
+	needSimulator(t)
+	s, err := simulate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	r := start(t, "run", "--engine", "vllm=http://"+s.address, "--engine", "second:vllm=http://127.0.0.1:1",
+		"--listen", "127.0.0.1:0", "--envoy-workers", "1")
+	r.await(t, &r.stdout, "ready ")
+	if line := r.await(t, &r.stderr, "not every engine answers"); !strings.Contains(line, "engine second: ") || strings.Contains(line, "engine vllm") {
+		t.Errorf("the line does not name the engine that is down: %s", line)
+	}
+	r.cancel()
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -21,7 +22,8 @@ const runUsage = `
 Starts the filter and an Envoy with a generated configuration. When OpenAI
 clients can use it, it prints "ready http://host:port/v1" on standard output.
 It runs until SIGINT or SIGTERM. A change of the configuration file is taken over,
-but for keys that Envoy's configuration is made from.
+but for keys that Envoy's configuration is made from; at once on SIGHUP. Without a
+file, or when its terminal is closed, it drains on SIGHUP.
 
   envoy-harmony run --engine vllm=http://127.0.0.1:8000
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,http://10.0.0.2:30000
@@ -62,6 +64,10 @@ func runCommand(ctx context.Context, p program, args []string) error {
 		return s.wrong("--simulate and --engine cannot be combined: leave one out")
 	}
 
+	// First of all: what is started from here on is stopped in order.
+	ctx, hangups := s.takeHangups(ctx)
+	defer hangups.stop()
+
 	// The simulator comes before the configuration, which names its port.
 	if o.simulate {
 		var err error
@@ -77,12 +83,14 @@ func runCommand(ctx context.Context, p program, args []string) error {
 		return err
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
-	return runTogether(ctx, s, cfg, log, o)
+	return runTogether(ctx, s, cfg, log, o, hangups.reload)
 }
 
 // runTogether runs the filter on a socket in a temporary directory, and an Envoy in
-// front of it, until ctx ends.
-func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logrus.Logger, o runOptions) error {
+// front of it, until ctx ends. It reads the configuration file when reload receives.
+func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logrus.Logger, o runOptions,
+	reload <-chan os.Signal,
+) error {
 	// Before anything is started: a missing Envoy is the most likely error of a first run.
 	binary, err := findEnvoy(ctx, s.program, log, o.envoy)
 	if err != nil {
@@ -148,12 +156,14 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		return ignoreCancel(ctx, err)
 	}
 
-	// Clients that wait for the ready line can rely on the context lengths.
+	// Clients that wait for the ready line can rely on the context lengths. The probe has asked one
+	// engine: of the others, this is the first that is seen. The error names them.
 	if err := svc.filter.ReadModels(ctx); err != nil {
-		log.WithError(err).Warn("cannot read the context length of every engine: until then the one of gpt-oss applies")
+		log.WithError(err).Warn("not every engine answers: requests for one that is down fail, and until it returns " +
+			"its models the context length of gpt-oss applies")
 	}
 	go svc.filter.FollowModels(ctx)
-	defer svc.followFile(ctx, s, nil)()
+	defer svc.followFile(ctx, s, reload)()
 
 	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)

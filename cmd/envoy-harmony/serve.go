@@ -5,10 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -20,7 +17,8 @@ const serveUsage = `
 Starts the filter, an ext_proc server, for an Envoy that you run and configure
 (envoy-config prints a bootstrap for it). It drains and exits on SIGINT or
 SIGTERM. A change of the configuration file is taken over while it runs, within
-reload_interval or at once on SIGHUP; a file with errors is not.
+reload_interval or at once on SIGHUP; a file with errors is not. Without a file,
+or when its terminal is closed, it drains on SIGHUP.
 
   envoy-harmony serve --engine vllm
   envoy-harmony serve --config harmony.yaml --listen unix:///run/harmony.sock`
@@ -52,12 +50,8 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	}
 	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 
-	// Without a file nothing can be reloaded, and SIGHUP ends the process as usual.
-	hangup := make(chan os.Signal, 1)
-	if s.file != "" {
-		signal.Notify(hangup, syscall.SIGHUP)
-		defer signal.Stop(hangup)
-	}
+	ctx, hangups := s.takeHangups(ctx)
+	defer hangups.stop()
 
 	svc, err := startService(ctx, cfg, log, false)
 	if err != nil {
@@ -74,7 +68,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 		warnOfLoopback(cfg, log)
 	}
 	logSealing(cfg, log)
-	defer svc.followFile(ctx, s, hangup)()
+	defer svc.followFile(ctx, s, hangups.reload)()
 	log.WithFields(thisBuild().fields()).
 		WithFields(logrus.Fields{"admin": svc.admin.address(), "listen": svc.listener.Addr().String()}).Info("serving")
 
@@ -125,9 +119,9 @@ func logSealing(cfg *config.Config, log *logrus.Logger) {
 // warnOfLoopback logs which features are off because there is no loopback listener.
 func warnOfLoopback(cfg *config.Config, log *logrus.Logger) {
 	const see = "(see docs/operations.md#the-loopback-listener)"
-	log.Warn("loopback is not set: if an engine disconnects in mid-stream, the client's stream is reset; background " +
-		"responses are rejected; context lengths are not read from engines, so set context_length where it differs " +
-		"from gpt-oss " + see)
+	log.Warn("loopback is not set (run makes its own): if an engine disconnects in mid-stream, the client's stream " +
+		"is reset; background responses are rejected; context lengths are not read from engines, so set " +
+		"context_length where it differs from gpt-oss " + see)
 	if len(cfg.Tools.Servers)+len(cfg.Tools.AllowedHosts) > 0 {
 		log.Warn("tools are configured, but loopback is not set: requests with MCP servers are rejected, and " +
 			"built-in tools are not offered " + see)

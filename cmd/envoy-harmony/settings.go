@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -120,6 +121,19 @@ func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 func warnOf(c *config.Config, log *logrus.Logger) {
 	for _, text := range c.Warnings() {
 		log.Warn(text)
+	}
+	warnOfForgottenCounts(c, log)
+}
+
+// warnOfForgottenCounts says that a restart gives every subject its token budgets anew.
+func warnOfForgottenCounts(c *config.Config, log *logrus.Logger) {
+	// An entry without a bound only exempts its requests from the others of its name.
+	bounds := func(b config.TokenBudget) bool { return b.Tokens > 0 }
+	inMemory := c.StoreURL == "" || c.StoreURL == "memory:"
+	if inMemory && slices.ContainsFunc(c.TokenBudgets, bounds) {
+		log.Warn("store_url is memory: what token_budgets have counted is forgotten at a restart, and each replica " +
+			"counts for itself. Set another store_url for bounds that matter (see " +
+			"docs/token-budgets.md#what-is-counted)")
 	}
 }
 
@@ -247,8 +261,7 @@ func parseEngine(v string) (config.Engine, error) {
 
 	e.Kind = kind
 
-	// An address alone: its scheme stands where the name would be, and its port where nothing is.
-	if address := v; strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+	if address := addressAlone(v); address != "" {
 		return e, fmt.Errorf("write which kind of engine it is: KIND=URL, such as vllm=%s; KIND is one of %s",
 			address, strings.Join(engine.Kinds(), ", "))
 	}
@@ -270,6 +283,24 @@ func parseEngine(v string) (config.Engine, error) {
 		return e, errors.New("write KIND=URL, such as vllm=http://127.0.0.1:8000")
 	}
 	return e, nil
+}
+
+// addressAlone returns the URL of an engine that is named without its kind; "": it has one.
+func addressAlone(v string) string {
+	// Its scheme stands where the name would be, and its port where nothing is.
+	if strings.HasPrefix(v, "http://") || strings.HasPrefix(v, "https://") {
+		return v
+	}
+
+	// A host is taken for the name, and its port for the kind, which is no number.
+	first, _, _ := strings.Cut(v, ",")
+	address, _, _ := strings.Cut(first, "/")
+	if _, port, err := net.SplitHostPort(address); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err == nil {
+			return "http://" + first
+		}
+	}
+	return ""
 }
 
 // parsePrefill parses URL[#BOOTSTRAP_PORT].

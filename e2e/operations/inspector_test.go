@@ -295,6 +295,7 @@ func TestInspectorToken(t *testing.T) {
 	b := openBrowser(t)
 	b.show(page, 1000, 800, "light")
 	b.await(`document.getElementById("sign-in")?.hidden === false`)
+	b.await(`document.getElementById("status").textContent.includes("Enter the token above.")`)
 	if n := b.eval(`document.querySelectorAll("#list a").length`); n != "0" {
 		t.Errorf("%s exchanges are listed without the token", n)
 	}

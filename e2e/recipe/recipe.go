@@ -192,7 +192,7 @@ const (
 	// The SDKs for Anthropic's API have their key in another header.
 	refusedMessage = `curl -sS --cacert tls.crt "$URL/v1/messages" -H "x-api-key: $TRIAL" -H 'x-tenant: acme' \
 		-H 'content-type: application/json' \
-		-d '{"model":"gpt-oss-120b","max_tokens":200,"messages":[{"role":"user","content":"Hi"}]}' |
+		-d '{"model":"gpt-oss-120b","max_tokens":2048,"messages":[{"role":"user","content":"Hi"}]}' |
 		jq -r .error.type`
 	noLimit = `curl -sS --cacert tls.crt "$URL/v1/chat/completions" -H "authorization: Bearer $ACME" \
 		-H 'content-type: application/json' \

@@ -26,6 +26,7 @@ export function signIn(given) {
 async function ask(path) {
   const answer = await fetch(path, token ? { headers: { Authorization: "Bearer " + token } } : {});
   $("sign-in").hidden = answer.status !== 401;
+  if (answer.status === 401) throw new Error("Enter the token above.");
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer;
 }
