@@ -66,8 +66,8 @@ var nastyPatterns = map[string]string{
 }
 
 // TestStepsOfPatterns shows that what a pattern takes is counted before it is done: the
-// steps bound what is allocated, and what takes more than a request may is refused. With
-// -v it prints how long a step takes.
+// steps bound what a request allocates that has as many of these patterns as its steps allow, and
+// what takes more than a request may is refused. With -v it prints how long a step takes.
 func TestStepsOfPatterns(t *testing.T) {
 	texts := map[string]string{"a": strings.Repeat("a", 20_000), "k": strings.Repeat("kK", 5000)}
 	for name, pattern := range nastyPatterns {
@@ -115,8 +115,10 @@ func TestStepsOfPatterns(t *testing.T) {
 			bytes := allocated(func() { steps, err = stepsOf(f) })
 			took := time.Since(begun)
 			t.Logf("%-22s %-12s %9d steps of %4.0f ns, %8d bytes, %v", name, what, steps, float64(took)/float64(max(steps, 1)), bytes, err)
-			if bytes > 64<<10+64*uint64(min(steps, work.PerRequest)) {
-				t.Errorf("%s, %s: %d bytes are allocated for %d steps", name, what, bytes, steps)
+			// As in "make fuzz-cost".
+			times := uint64(max(1, work.PerRequest/max(steps, 1)))
+			if all := times * bytes; all > 64<<20+128*times*uint64(len(pattern)) {
+				t.Errorf("%s, %s: %d patterns of %d bytes allocate %d MiB", name, what, times, len(pattern), all>>20)
 			}
 
 			if steps == work.PerRequest && !errors.Is(err, work.ErrExceeded) {
