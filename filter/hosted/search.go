@@ -104,7 +104,9 @@ func SearchDeferred(candidates []*Deferred, arguments string) []int {
 	for i, d := range candidates {
 		// A tool is indexed at the first search of a reply: most replies have none.
 		if d.text == nil {
-			d.text = newSearchText(d.Namespace+" "+d.Tool.Name, d.Tool.Description+" "+d.About)
+			// What is not indexed is not copied either: all tools of a namespace have its description.
+			about := d.About[:min(len(d.About), maxIndexed)]
+			d.text = newSearchText(d.Namespace+" "+d.Tool.Name, d.Tool.Description+" "+about)
 		}
 		texts[i] = d.text
 	}

@@ -29,6 +29,7 @@ func TestToolsOfItemsAreBounded(t *testing.T) {
 		"servers in items":         {`"input":[` + many(5000, `{"type":"additional_tools","tools":[{"type":"web_search"}]}`) + `,` + user + `]`, ""},
 		"deferred, in a namespace": {`"input":"hi","tools":[{"type":"tool_search"},{"type":"namespace","name":"n","tools":[` + many(20000, `{"type":"function","name":"c#","defer_loading":true}`) + `]}]`, "more than 512 tools"},
 		"deferred without search":  {`"input":"hi","tools":[{"type":"namespace","name":"n","tools":[` + many(20000, `{"type":"function","name":"c#","defer_loading":true}`) + `]}]`, "more than 512 tools"},
+		"deferred, described":      {`"input":"hi","tools":[{"type":"tool_search"},{"type":"namespace","name":"n","description":"` + strings.Repeat("what it is, ", 40_000) + `","tools":[` + many(500, `{"type":"function","name":"c#","defer_loading":true}`) + `]}]`, ""},
 		"one tool over and over":   {`"input":[` + many(5000, `{"type":"additional_tools","tools":[{"type":"function","name":"c","description":"#"}]}`) + `,` + user + `]`, ""},
 	} {
 		l := newLoop(t)

@@ -223,6 +223,10 @@ func (r *Reader) readNamespace(at jsontext.Field) (space harmony.Namespace, err 
 		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
 	}
 
+	// Deferred tools outlive the body. Each with a copy of its own, a long description and many
+	// tools would be much memory.
+	space.Name, space.Description = strings.Clone(space.Name), strings.Clone(space.Description)
+
 	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
 	err = tools.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		if i >= r.rc.Limits.Tools {

@@ -81,11 +81,12 @@ func (r *Reader) readSearch(at jsontext.Field) *apierror.Error {
 	return err
 }
 
-// deferTool notes a tool that is not offered before it is found.
+// deferTool notes a tool that is not offered before it is found. The texts of its namespace, which
+// all tools of it share, must outlive the body; those of the tool are copied.
 func (r *Reader) deferTool(space *harmony.Namespace, t *harmony.Tool, definition string) {
 	r.Deferred = append(r.Deferred, Deferred{
 		Deferred: hosted.Deferred{
-			Namespace: strings.Clone(space.Name), About: strings.Clone(space.Description),
+			Namespace: space.Name, About: space.Description,
 			Tool: harmony.Tool{
 				Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
 				Parameters: json.RawMessage(strings.Clone(string(t.Parameters))),
@@ -210,6 +211,7 @@ func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
 // deferHosted defers the tools of a server that has listed them.
 func (r *Reader) deferHosted(h *Server) {
 	space := h.Offered()
+	space.Name, space.Description = strings.Clone(space.Name), strings.Clone(space.Description)
 	for i := range space.Tools {
 		t := &space.Tools[i]
 		definition := jsontext.AppendString([]byte(`{"type":"function","name":`), t.Name)
