@@ -262,14 +262,23 @@ func (e *encoder) appendNext(dst []Token, s string, i, end int) (tokens []Token,
 // appendLong appends the tokens of the piece s[i:end], which has more than 16
 // bytes and does not end in NUL.
 func (e *encoder) appendLong(dst []Token, s string, i, end int) []Token {
-	if end-i > maxMemo || i+maxMemo > len(s) {
+	if i+maxMemo > len(s) {
 		return e.appendUnseen(dst, s, i, end)
 	}
 
 	key := [4]uint64{le64(s, i), le64(s, i+8), le64(s, i+16), 0}
-	if n := end - i; n > 24 {
+	switch n := end - i; {
+	case n > maxLine:
+		return e.appendUnseen(dst, s, i, end)
+	case n > maxMemo:
+		// Of longer pieces only lines of one character are remembered, such as those below a title.
+		if inner := s[i+8 : end-8]; inner[1:] != inner[:len(inner)-1] {
+			return e.appendUnseen(dst, s, i, end)
+		}
+		key = [4]uint64{key[0], key[1], le64(s, end-8), uint64(n)<<8 | lineMark}
+	case n > 24:
 		key[3] = first(le64(s, i+24), n-24)
-	} else {
+	default:
 		key[2] = first(key[2], n-16)
 	}
 
