@@ -60,7 +60,7 @@ func (m *shortMerger) appendTokens(dst []Token, s string, i, end int) []Token {
 		var key uint32
 		if bytes {
 			// Letters are close to each other in this table, and so in the processor's cache.
-			key = uint32(pairEntry(s[i+j-1], s[i+j]).token())
+			key = pairEntry(s[i+j-1], s[i+j]).token()
 			if key == 0 {
 				key = noMerge
 			}
@@ -104,7 +104,7 @@ func (m *shortMerger) appendTokens(dst []Token, s string, i, end int) []Token {
 	// The sides are not of the piece.
 	alive &^= 1 | 1<<((n+1)&63)
 	for ; alive != 0; alive &= alive - 1 {
-		dst = append(dst, Token(ids[bits.TrailingZeros64(alive)&63]))
+		dst = append(dst, ids[bits.TrailingZeros64(alive)&63])
 	}
 	return dst
 }
@@ -121,7 +121,7 @@ func (m *shortMerger) split(s string, i, end int) int {
 		lead := s[at]
 		if lead < utf8.RuneSelf {
 			n++
-			m.ids[n&63] = uint32(byteEntry(lead).token())
+			m.ids[n&63] = byteEntry(lead).token()
 			at++
 			continue
 		}
@@ -137,7 +137,7 @@ func (m *shortMerger) split(s string, i, end int) int {
 		}
 		for range size {
 			n++
-			m.ids[n&63] = uint32(byteEntry(s[at]).token())
+			m.ids[n&63] = byteEntry(s[at]).token()
 			at++
 		}
 	}
@@ -160,7 +160,7 @@ func characterToken(s string, i, size int) uint32 {
 	if v == 0 {
 		return noMerge
 	}
-	return uint32(v.token())
+	return v.token()
 }
 
 // uncrossed reports whether merging makes this token of a character before any that crosses

@@ -18,9 +18,9 @@ func TestMerged(t *testing.T) {
 		if left == 0 {
 			continue
 		}
-		pair := [2]uint32{uint32(find(text, 0, left).token()), uint32(find(text, left, len(text)).token())}
+		pair := [2]uint32{find(text, 0, left).token(), find(text, left, len(text)).token()}
 		merges[pair] = id
-		if got := merged(pair[0], pair[1]); got != uint32(id) {
+		if got := merged(pair[0], pair[1]); got != id {
 			t.Fatalf("%q and %q merge to %d, want %d", text[:left], text[left:], got, id)
 		}
 	}
@@ -29,7 +29,7 @@ func TestMerged(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	check := func(left, right uint32) {
 		want, ok := merges[[2]uint32{left, right}]
-		if got := merged(left, right); ok && got != uint32(want) || !ok && got != noMerge {
+		if got := merged(left, right); ok && got != want || !ok && got != noMerge {
 			t.Fatalf("%d and %d merge to %d, want %d, %t", left, right, got, want, ok)
 		}
 	}
@@ -54,8 +54,26 @@ func TestShortMerger(t *testing.T) {
 	r := rand.New(rand.NewPCG(45, 46))
 	var used shortMerger
 	alphabets := [][2]rune{
-		{'a', 26}, {0x20, 95}, {0xC0, 64}, {0x100, 128}, {0x370, 80}, {0x430, 32}, {0x531, 86}, {0x5D0, 27}, {0x621, 42}, {0x905, 60}, {0xE01, 58},
-		{0x10A0, 90}, {0x1780, 90}, {0x2000, 0x70}, {0x3041, 80}, {0x4E00, 0x5000}, {0x4E00, 300}, {0xAC00, 11172}, {0xFF00, 100}, {0x1F300, 700},
+		{'a', 26},
+		{0x20, 95},
+		{0xC0, 64},
+		{0x100, 128},
+		{0x370, 80},
+		{0x430, 32},
+		{0x531, 86},
+		{0x5D0, 27},
+		{0x621, 42},
+		{0x905, 60},
+		{0xE01, 58},
+		{0x10A0, 90},
+		{0x1780, 90},
+		{0x2000, 0x70},
+		{0x3041, 80},
+		{0x4E00, 0x5000},
+		{0x4E00, 300},
+		{0xAC00, 11172},
+		{0xFF00, 100},
+		{0x1F300, 700},
 	}
 	for range 15_000 {
 		a, b := alphabets[r.IntN(len(alphabets))], alphabets[r.IntN(len(alphabets))]

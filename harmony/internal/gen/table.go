@@ -81,7 +81,9 @@ func build(text []string) *table {
 	merges, shifts := mergeTable(text, values)
 	t.section("mergeAt", "uint64 slots {low bits of the hash of a left and a right token, 18 bits of id}", merges)
 	t.section("shiftAt", "bytes that move the slots of merges apart, by their hash", shifts)
-	t.section("charAt", "uint32 values of the tokens of one character of three bytes, by code point", charTable(text, values))
+	t.section("charAt",
+		"uint32 values of the tokens of one character of three bytes, by code point",
+		charTable(text, values))
 
 	offsets, all := decodeTable(text)
 	t.section("offsetsAt", "uint32 per token: offset of its bytes in the text", offsets)
