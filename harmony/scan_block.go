@@ -144,14 +144,13 @@ func blockStarts(s string, i int) uint64 {
 		}
 	}
 
-	// The run of one class up to there may go on.
+	// Where letters and digits are cut depends on nothing after it. Another run of one class up to
+	// there may go on.
 	run := other
 	bit := uint64(1) << last
 	switch {
-	case letter&bit != 0:
-		run = letter
-	case c.digit&bit != 0:
-		run = c.digit
+	case (letter|c.digit)&bit != 0:
+		return starts&(bit<<1-1) | 1
 	case (c.blank|c.lineEnd)&bit != 0:
 		run = c.blank | c.lineEnd
 	case c.slash&bit != 0:
