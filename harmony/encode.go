@@ -132,6 +132,11 @@ func (e *encoder) appendText(dst []Token, s string) []Token {
 // of the vocabulary.
 func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Token, next int) {
 	for i < stop {
+		if i+blockBytes+maxShort <= len(s) && (le64(s, i)|le64(s, i+8)|le64(s, i+16)|le64(s, i+24))&highBits == 0 {
+			dst, i = e.appendBlock(dst, s, i)
+			continue
+		}
+
 		// The loads below read up to 16 bytes, and must not pass the end.
 		if i+maxMedium > len(s) {
 			dst, i = e.appendNext(dst, s, i, pieceEnd(s, i))
@@ -186,6 +191,34 @@ func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Tok
 	return dst, i
 }
 
+// appendBlock appends the tokens of the pieces that end in the block at s[i:], and of one more
+// if there are none. It returns the end of the last one.
+func (e *encoder) appendBlock(dst []Token, s string, i int) (tokens []Token, next int) {
+	starts := blockStarts(s, i)
+	starts &= starts - 1
+	if starts == 0 {
+		return e.appendNext(dst, s, i, pieceEnd(s, i))
+	}
+
+	at := i
+	for ; starts != 0; starts &= starts - 1 {
+		end := i + bits.TrailingZeros64(starts)
+
+		// The length is known before the load of the table ends, so it is asked first.
+		if end-at <= maxShort {
+			if v := quick(first(le64(s, at), end-at) * hashFactor); v < 1<<quickBits {
+				dst = append(dst, Token(v))
+				at = end
+				continue
+			}
+		}
+
+		dst, _ = e.appendNext(dst, s, at, end)
+		at = end
+	}
+	return dst, at
+}
+
 // appendNext appends the tokens of the piece s[i:end]. It returns end.
 func (e *encoder) appendNext(dst []Token, s string, i, end int) (tokens []Token, next int) {
 	n := end - i
@@ -229,14 +262,23 @@ func (e *encoder) appendNext(dst []Token, s string, i, end int) (tokens []Token,
 // appendLong appends the tokens of the piece s[i:end], which has more than 16
 // bytes and does not end in NUL.
 func (e *encoder) appendLong(dst []Token, s string, i, end int) []Token {
-	if end-i > maxMemo || i+maxMemo > len(s) {
+	if i+maxMemo > len(s) {
 		return e.appendUnseen(dst, s, i, end)
 	}
 
 	key := [4]uint64{le64(s, i), le64(s, i+8), le64(s, i+16), 0}
-	if n := end - i; n > 24 {
+	switch n := end - i; {
+	case n > maxLine:
+		return e.appendUnseen(dst, s, i, end)
+	case n > maxMemo:
+		// Of longer pieces only lines of one character are remembered, such as those below a title.
+		if inner := s[i+8 : end-8]; inner[1:] != inner[:len(inner)-1] {
+			return e.appendUnseen(dst, s, i, end)
+		}
+		key = [4]uint64{key[0], key[1], le64(s, end-8), uint64(n)<<8 | lineMark}
+	case n > 24:
 		key[3] = first(le64(s, i+24), n-24)
-	} else {
+	default:
 		key[2] = first(key[2], n-16)
 	}
 

@@ -5,10 +5,11 @@ package harmony
 // be. The last one that was encoded has it.
 
 const (
-	memoBits     = 13 // log2 of the entries for pieces of up to 16 bytes
-	longMemoBits = 11 // log2 of the entries for longer ones
-	maxMemo      = 32 // most bytes of a piece that is remembered
-	pairBits     = 10 // log2 of the entries for pairs of tokens
+	memoBits     = 13      // log2 of the entries for pieces of up to 16 bytes
+	longMemoBits = 11      // log2 of the entries for longer ones
+	maxMemo      = 32      // most bytes of a piece that is remembered
+	maxLine      = 1 << 10 // most bytes of a line of one character that is
+	pairBits     = 10      // log2 of the entries for pairs of tokens
 )
 
 // memoEntry contains the tokens of a piece of at most 16 bytes. Entries have 32
@@ -21,7 +22,13 @@ type memoEntry struct {
 	tokens [2]uint64
 }
 
-// longMemoEntry contains the tokens of a piece of 17 to 32 bytes.
+// lineMark begins the last word of the key of a line of one character: no text has this
+// byte, because it is valid UTF-8.
+const lineMark = 0xFF
+
+// longMemoEntry contains the tokens of a piece of 17 to 32 bytes, or of a longer one in
+// which all bytes but the first and the last eight are equal. The key of such a line is its
+// first 16 bytes, its last eight, and its length.
 type longMemoEntry struct {
 	key [4]uint64
 	// tokens are packed.

@@ -187,3 +187,23 @@ func TestPack(t *testing.T) {
 		}
 	}
 }
+
+// TestLineMemo encodes lines of one character of many lengths, of which the keys differ in little.
+func TestLineMemo(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	used := new(encoder)
+	for range 400 {
+		unit := []string{"-", "=", "*", " ", "\u4e2d", "\x00", "#-"}[r.IntN(7)]
+		n := []int{33, 34, 40, 62, 63, 64, 100, 300, maxLine, maxLine + 1}[r.IntN(10)] + r.IntN(3)
+		line := []byte(strings.Repeat(unit, n/len(unit)))
+
+		// One byte differs near an end, or in the middle, where the line is none.
+		if at := []int{-1, 0, 7, 8, 15, 16, 20, len(line) - 9, len(line) - 8, len(line) - 1}[r.IntN(10)]; at >= 0 {
+			line[at] = "~+\n "[r.IntN(4)]
+		}
+		text := strings.ToValidUTF8([]string{"", "a", "\n", "1"}[r.IntN(4)]+string(line)+"1 and more text than any load reads", "")
+		if got, want := used.appendText(nil, text), plainEncode(text); !slices.Equal(got, want) {
+			t.Fatalf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

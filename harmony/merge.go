@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Pieces that are not a token are not merged byte by byte. The result of
+// Long pieces that are not a token are not merged byte by byte. The result of
 // merging is the only sequence of tokens for the piece in which merging the
 // bytes of any two neighbours yields the same two tokens. So the merger goes
 // from left to right, takes the longest token that is compatible with the one
@@ -31,6 +31,7 @@ type merger struct {
 	failed []uint64
 	pairs  pairMemo
 	ranked rankMerger
+	short  shortMerger
 	// windows is how many windows of long pieces were merged, for tests.
 	windows int
 }
@@ -38,8 +39,12 @@ type merger struct {
 // appendMerged appends the tokens of the piece s[i:end], which is not a token.
 // It appends nothing if the piece exceeds the bounds.
 func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
-	// A piece with too many tries is merged by rank: runs of spaces would try most pairs of 84 tokens.
 	n := end - i
+	if n <= maxShortPiece {
+		return m.short.appendTokens(dst, s, i, end)
+	}
+
+	// A piece with too many tries is merged by rank: runs of spaces would try most pairs of 84 tokens.
 	if n <= windowBytes {
 		return m.appendPiece(dst, s, i, end, 16+n/8)
 	}
@@ -63,8 +68,7 @@ func (m *merger) appendPiece(dst []Token, s string, i, end, tries int) []Token {
 	clear(failed)
 
 	begin := len(dst)
-	long := end-i > maxMemo // a shorter piece is remembered as a whole
-	var last, prior part    // the last two tokens after begin; prior.entry is 0 if it is not known
+	var last, prior part // the last two tokens after begin; prior.entry is 0 if it is not known
 	for at, limit, check := i, end-i-1, i+checkBytes; at < end; {
 		if at >= check {
 			if !m.bounds.spend(checkBytes, begin) {
@@ -91,7 +95,7 @@ func (m *merger) appendPiece(dst []Token, s string, i, end, tries int) []Token {
 			}
 			prior = part{}
 		case failed[(next-i)/64]>>((next-i)%64)&1 == 0 &&
-			(len(dst) == begin || long && m.pairs.apart(s, last, at, next, v) || !long && apart(s, last, at, next, v)):
+			(len(dst) == begin || m.pairs.apart(s, last, at, next, v)):
 			dst = append(dst, v.token())
 			prior, last = last, part{at, v}
 			at, limit = next, end-next
@@ -241,5 +245,5 @@ func broken(a, b byte) bool {
 	}
 
 	pair := int(a)<<8 | int(b)
-	return vocabulary[brokenAt+pair/8]>>(pair%8)&1 != 0
+	return vocabulary[brokenAt+pair] != 0
 }

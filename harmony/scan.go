@@ -100,44 +100,60 @@ func wordEnd(s string, i int) int {
 	return contractionEnd(s, end)
 }
 
+// The classes that U* and L+ of the pattern match, as sets of bits.
+const (
+	inUpper = 1<<classUpper | 1<<classLetter | 1<<classMark
+	inLower = 1<<classLower | 1<<classLetter | 1<<classMark
+)
+
 // wordBody matches U* L+, else U+, at s[i], which is a letter or mark. lower
 // reports whether the first one matched.
 func wordBody(s string, i int) (end int, lower bool) {
-	// Match U*, and keep the last position where L+ could start.
-	lastBoth := 0
+	// Match U*, and keep the last position where L+ could start. From the first lower-case letter on
+	// match L*.
+	lastBoth, matches := 0, inUpper|inLower
 	for i < len(s) {
-		class, size := classAt(s, i)
-		if class == classLower {
-			return lowerEnd(s, i+size), true
+		var class uint8
+		var size int
+
+		// Words are mostly of characters of two and three bytes, and [classAt] is a call for each.
+		switch b := s[i]; {
+		case b < utf8.RuneSelf:
+			class, size = asciiClass[b], 1
+		case b < 0xE0 && i+1 < len(s):
+			class, size = pairClass[int(b&0x1F)<<6|int(s[i+1]&0x3F)], 2
+		case b < 0xF0 && i+2 < len(s):
+			r := int(b&0x0F)<<12 | int(s[i+1]&0x3F)<<6 | int(s[i+2]&0x3F)
+			class, size = classBlocks[int(classIndex[r>>7])<<6|r>>1&63]>>(r&1<<2)&15, 3
+		default:
+			class, size = classAt(s, i)
 		}
-		if class != classUpper && class != classLetter && class != classMark {
+
+		if matches>>class&1 == 0 {
 			break
 		}
 		i += size
-		if class != classUpper {
+		if class == classLower {
+			matches, lower = inLower, true
+		} else if class != classUpper {
 			lastBoth = i
 		}
 	}
 
 	// U* took all, so it returns what follows the last character that L+ can match.
-	if lastBoth > 0 {
+	if !lower && lastBoth > 0 {
 		return lastBoth, true
 	}
-	return i, false
+	return i, lower
 }
 
-// lowerEnd matches L* at s[i].
-func lowerEnd(s string, i int) int {
-	for i < len(s) {
-		class, size := classAt(s, i)
-		if class != classLower && class != classLetter && class != classMark {
-			break
-		}
-
-		i += size
+// pairClass contains the classes of the code points of two bytes.
+var pairClass = func() (t [0x800]uint8) {
+	for r := range t {
+		t[r] = runeClass(rune(r))
 	}
-	return i
-}
+	return t
+}()
 
 // contractionEnd matches an optional contraction at s[i].
 func contractionEnd(s string, i int) int {

@@ -118,3 +118,11 @@ func odd(r *rand.Rand, size int) string {
 		}
 	})
 }
+
+// draws returns n characters of an alphabet.
+func draws(r *rand.Rand, alphabet []rune, n int) (some []rune) {
+	for range n {
+		some = append(some, alphabet[r.IntN(len(alphabet))])
+	}
+	return some
+}

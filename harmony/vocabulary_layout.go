@@ -6,22 +6,29 @@ package harmony
 // value is its id and, from bit 18 on, the length of the left one of the two
 // tokens whose merge creates it.
 const (
-	shortSlots  = 210000  // the number of slots at shortAt
-	mediumSlots = 68000   // the number of slots at mediumAt
-	longSlots   = 4500    // the number of slots at longAt
-	prefixBits  = 16      // log2 of the masks at prefixAt
-	filterBits  = 15      // log2 of the words at filterAt
-	quickBits   = 18      // log2 of the number of slots at quickAt
-	quickAt     = 0       // uint64 slots {low bits of the hash, 18 bits of id} of tokens of up to 8 bytes, one per home slot
-	shortAt     = 2097152 // slots {8 bytes of text, uint32 value} of tokens of up to 8 bytes
-	mediumAt    = 4618368 // slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes
-	longAt      = 5980384 // slots {16 bytes of text, uint32 first, uint32 end} of the prefixes of longer tokens
-	longListAt  = 6090784 // {uint32 value, uint32 length} of the tokens with a prefix, longest first
-	bytesAt     = 6122688 // uint32 values of the 256 single bytes
-	pairsAt     = 6123712 // uint32 values of the tokens of two bytes, indexed by 256 times the first byte plus the second
-	prefixAt    = 6385856 // uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16), indexed by a hash of the first 4 bytes
-	filterAt    = 6516928 // uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token
-	brokenAt    = 6779072 // bit set of the byte pairs at character boundaries inside tokens that begin or end within a character
-	offsetsAt   = 6787264 // uint32 per token: offset of its bytes in the text
-	textAt      = 7587264 // the bytes of all tokens in the order of their ids
+	shortSlots    = 50000   // the number of slots at shortAt
+	mediumSlots   = 68000   // the number of slots at mediumAt
+	longSlots     = 4500    // the number of slots at longAt
+	prefixBits    = 16      // log2 of the masks at prefixAt
+	filterBits    = 15      // log2 of the words at filterAt
+	quickBits     = 18      // log2 of the number of slots at quickAt
+	mergeBits     = 18      // log2 of the number of slots at mergeAt
+	shiftBits     = 16      // log2 of the number of bytes at shiftAt
+	quickAt       = 0       // uint64 slots {low bits of the hash, 18 bits of id} of tokens of up to 8 bytes, one per home slot
+	leftAt        = 2097152 // bytes per token: the length of its left part
+	shortAt       = 2297152 // slots {8 bytes of text, uint32 value} of the tokens of 3 to 8 bytes that are not at quickAt
+	mediumAt      = 2898368 // slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes
+	longAt        = 4260384 // slots {16 bytes of text, uint32 first, uint32 end} of the prefixes of longer tokens
+	longListAt    = 4370784 // {uint32 value, uint32 length} of the tokens with a prefix, longest first
+	bytesAt       = 4402688 // uint32 values of the 256 single bytes
+	pairsAt       = 4403712 // uint32 values of the tokens of two bytes, indexed by 256 times the first byte plus the second
+	prefixAt      = 4665856 // uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16), indexed by a hash of the first 4 bytes
+	filterAt      = 4796928 // uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token
+	brokenAt      = 5059072 // 1 and more, by the byte pairs at character boundaries inside tokens that begin or end within a character
+	brokenRanksAt = 5124608 // uint32 lowest ids of these tokens, by the number of their pair
+	mergeAt       = 5125440 // uint64 slots {low bits of the hash of a left and a right token, 18 bits of id}
+	shiftAt       = 7222592 // bytes that move the slots of merges apart, by their hash
+	charAt        = 7288128 // uint32 values of the tokens of one character of three bytes, by code point
+	offsetsAt     = 7550272 // uint32 per token: offset of its bytes in the text
+	textAt        = 8350272 // the bytes of all tokens in the order of their ids
 )

@@ -22,12 +22,14 @@ const (
 const hashFactor = 0x9E3779B97F4A7C15
 
 const (
-	shortSlots  = 210_000 // for the 148,309 tokens of up to 8 bytes
-	mediumSlots = 68_000  // for the 47,701 tokens of 9 to 16 bytes
-	longSlots   = 4_500   // for the 2,965 prefixes of longer tokens
-	prefixBits  = 16      // log2 of the number of length masks
-	filterBits  = 15      // log2 of the number of words of the filter
-	quickBits   = 18      // log2 of the number of slots of the quick table; also the bits of an id
+	shortSlots  = 50_000 // for the 34,000 tokens of 3 to 8 bytes that are not in the quick table
+	mediumSlots = 68_000 // for the 47,701 tokens of 9 to 16 bytes
+	longSlots   = 4_500  // for the 2,965 prefixes of longer tokens
+	prefixBits  = 16     // log2 of the number of length masks
+	filterBits  = 15     // log2 of the number of words of the filter
+	quickBits   = 18     // log2 of the number of slots of the quick table; also the bits of an id
+	mergeBits   = 18     // log2 of the number of slots of the merges, of which there are 199,742
+	shiftBits   = 16     // log2 of the number of shifts of the merges
 )
 
 // build returns the table. text contains the bytes of each token, indexed by
@@ -42,11 +44,17 @@ func build(text []string) *table {
 	t.constant("prefixBits", prefixBits, "log2 of the masks at prefixAt")
 	t.constant("filterBits", filterBits, "log2 of the words at filterAt")
 	t.constant("quickBits", quickBits, "log2 of the number of slots at quickAt")
+	t.constant("mergeBits", mergeBits, "log2 of the number of slots at mergeAt")
+	t.constant("shiftBits", shiftBits, "log2 of the number of bytes at shiftAt")
 
+	quick := quickTable(text)
 	t.section("quickAt",
 		"uint64 slots {low bits of the hash, 18 bits of id} of tokens of up to 8 bytes, one per home slot",
-		quickTable(text))
-	t.section("shortAt", "slots {8 bytes of text, uint32 value} of tokens of up to 8 bytes", shortTable(text, values))
+		quick)
+	t.section("leftAt", "bytes per token: the length of its left part", leftTable(values))
+	t.section("shortAt",
+		"slots {8 bytes of text, uint32 value} of the tokens of 3 to 8 bytes that are not at quickAt",
+		shortTable(text, values, quick))
 	t.section("mediumAt",
 		"slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes",
 		mediumTable(text, values))
@@ -64,9 +72,18 @@ func build(text []string) *table {
 	t.section("filterAt",
 		"uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token",
 		filterTable(text))
+	pairs, ranks := brokenTable(text)
 	t.section("brokenAt",
-		"bit set of the byte pairs at character boundaries inside tokens that begin or end within a character",
-		brokenTable(text))
+		"1 and more, by the byte pairs at character boundaries inside tokens that begin or end within a character",
+		pairs)
+	t.section("brokenRanksAt", "uint32 lowest ids of these tokens, by the number of their pair", ranks)
+
+	merges, shifts := mergeTable(text, values)
+	t.section("mergeAt", "uint64 slots {low bits of the hash of a left and a right token, 18 bits of id}", merges)
+	t.section("shiftAt", "bytes that move the slots of merges apart, by their hash", shifts)
+	t.section("charAt",
+		"uint32 values of the tokens of one character of three bytes, by code point",
+		charTable(text, values))
 
 	offsets, all := decodeTable(text)
 	t.section("offsetsAt", "uint32 per token: offset of its bytes in the text", offsets)
@@ -123,18 +140,32 @@ func lastMerge(ids map[string]int, s string) (left int, ok bool) {
 	return len(parts[0]), true
 }
 
-func shortTable(text []string, values []uint32) []byte {
+func shortTable(text []string, values []uint32, quick []byte) []byte {
 	t := newSlots(shortSlots, 12)
 	for id, s := range text {
 		// A text that ends in NUL would equal the padding of a shorter one. The encoder finds
 		// those of one and two bytes in tables of their own; there are no longer ones.
-		if len(s) <= 8 && s[len(s)-1] != 0 {
-			slot := t.take(pack(s) * hashFactor)
-			binary.LittleEndian.PutUint64(slot, pack(s))
-			binary.LittleEndian.PutUint32(slot[8:], values[id])
+		if len(s) <= 2 || len(s) > 8 || s[len(s)-1] == 0 {
+			continue
 		}
+
+		h := pack(s) * hashFactor
+		if s[0] != 0 && binary.LittleEndian.Uint64(quick[8*(h>>(64-quickBits)):]) == h<<quickBits|uint64(id) {
+			continue
+		}
+		slot := t.take(h)
+		binary.LittleEndian.PutUint64(slot, pack(s))
+		binary.LittleEndian.PutUint32(slot[8:], values[id])
 	}
 	return t.data
+}
+
+func leftTable(values []uint32) []byte {
+	t := make([]byte, len(values))
+	for id, v := range values {
+		t[id] = byte(v>>leftShift) & 127
+	}
+	return t
 }
 
 // quickTable returns a table in which each slot contains the most frequent token
@@ -266,21 +297,105 @@ func filterTable(text []string) []byte {
 	return t
 }
 
-// brokenTable returns the set of the byte pairs at boundaries of characters
-// inside tokens that begin or end within a character.
-func brokenTable(text []string) []byte {
-	t := make([]byte, 1<<16/8)
-	for _, s := range text {
+// brokenTable returns the number of each byte pair at boundaries of characters
+// inside tokens that begin or end within a character, and the lowest id of those
+// tokens by the number. Pairs without such tokens have the number 0.
+func brokenTable(text []string) (pairs, ranks []byte) {
+	pairs = make([]byte, 1<<16)
+	ranks = make([]byte, 4)
+	for id, s := range text {
 		// A token of valid UTF-8 crosses boundaries with whole characters only.
 		if utf8.ValidString(s) {
 			continue
 		}
 
 		for i := 1; i < len(s); i++ {
-			if utf8.RuneStart(s[i]) {
-				pair := int(s[i-1])<<8 | int(s[i])
-				t[pair/8] |= 1 << (pair % 8)
+			// The first token of a pair has the lowest id.
+			if number := &pairs[int(s[i-1])<<8|int(s[i])]; utf8.RuneStart(s[i]) && *number == 0 {
+				if len(ranks)/4 > 255 {
+					log.Fatal("the numbers of broken pairs need more than a byte")
+				}
+				*number = byte(len(ranks) / 4)
+				ranks = binary.LittleEndian.AppendUint32(ranks, uint32(id))
 			}
+		}
+	}
+	return pairs, ranks
+}
+
+// mergeTable returns a perfect hash table of the last merge of each token: the two
+// tokens that it merges, and its id. The high bits of the hash of a merge choose a
+// byte of shifts, which moves its slot so that no two merges have the same.
+func mergeTable(text []string, values []uint32) (slots, shifts []byte) {
+	ids := make(map[string]int, len(text))
+	for id, s := range text {
+		ids[s] = id
+	}
+
+	type merge struct {
+		hash uint64
+		id   int
+	}
+	groups := make([][]merge, 1<<shiftBits)
+	for id, s := range text {
+		if left := int(values[id]>>leftShift) & 127; left > 0 {
+			h := (uint64(ids[s[:left]])<<leftShift | uint64(ids[s[left:]])) * hashFactor
+			group := &groups[h>>(64-shiftBits)]
+			*group = append(*group, merge{h, id})
+		}
+	}
+
+	// The largest groups are the hardest to place.
+	order := make([]int, len(groups))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return len(groups[b]) - len(groups[a]) })
+
+	slots, shifts = make([]byte, 8<<mergeBits), make([]byte, 1<<shiftBits)
+	used := make([]bool, 1<<mergeBits)
+	for _, number := range order {
+		group := groups[number]
+		placed := false
+		for shift := 0; shift < 256 && !placed; shift++ {
+			placed = true
+			taken := map[uint64]bool{}
+			for _, m := range group {
+				at := mergeSlot(m.hash, uint64(shift))
+				placed = placed && !used[at] && !taken[at]
+				taken[at] = true
+			}
+			if !placed {
+				continue
+			}
+
+			shifts[number] = byte(shift)
+			for _, m := range group {
+				at := mergeSlot(m.hash, uint64(shift))
+				used[at] = true
+				binary.LittleEndian.PutUint64(slots[8*at:], m.hash<<leftShift|uint64(m.id))
+			}
+		}
+		if !placed {
+			log.Fatal("no byte moves the merges of a group to free slots")
+		}
+	}
+	return slots, shifts
+}
+
+// mergeSlot returns the slot of a merge. Package harmony uses the same function.
+func mergeSlot(hash, shift uint64) uint64 {
+	return (hash>>24 + shift*mergeFactor) & (1<<mergeBits - 1)
+}
+
+const mergeFactor = 0x9E3B
+
+// charTable returns the values of the tokens that are one character of three bytes.
+func charTable(text []string, values []uint32) []byte {
+	t := make([]byte, 4<<16)
+	for id, s := range text {
+		if r, size := utf8.DecodeRuneInString(s); size == 3 && size == len(s) {
+			binary.LittleEndian.PutUint32(t[4*int(r):], values[id])
 		}
 	}
 	return t
