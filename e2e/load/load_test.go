@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,13 +14,49 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// programs builds the programs of a stack and returns their folder.
+func programs(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/envoy-harmony", "../../cmd/engine-sim").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// TestPlainEnvoy checks that the Envoy without the filter passes a stream through. The
+// simulated engine is what smg is in a comparison.
+func TestPlainEnvoy(t *testing.T) {
+	s, err := newStack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	o := StackOptions{Binaries: programs(t), Workers: 1}
+	if err := s.startEngine(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	s.URL = s.SimURL
+	if err := s.startPlainEnvoy(t.Context(), o); err != nil || s.URL == s.SimURL {
+		t.Fatalf("%v: %s before %s", err, s.URL, s.SimURL)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	_, through := s.Targets()
+	if err := awaitTarget(ctx, through); err != nil {
+		t.Fatal(err)
+	}
+	if smg := s.smg(); smg.Name != smgAfterEnvoy || smg.Procs[2] != s.envoy {
+		t.Errorf("Envoy does not count: %+v", smg)
+	}
+}
+
 // TestLoad runs all scenarios with tiny numbers: every stream and token is counted, and
 // nothing fails.
 func TestLoad(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/envoy-harmony", "../../cmd/engine-sim").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := programs(t)
 	o := Options{
 		Streams: 3, Rate: 20, Held: 2, BurstStreams: 2, BurstWords: 7, Rounds: 1, MaxPrompt: 1000, KneeFrom: 2, KneeTo: 2, RequestRate: 20,
 		Lead: 100 * time.Millisecond, Window: 500 * time.Millisecond, KneeWindow: 500 * time.Millisecond,
@@ -136,5 +173,58 @@ func TestSayWords(t *testing.T) {
 	_, said, _ := strings.Cut(sayWords(n), "SAY First")
 	if tokens := harmony.CountTokens(said); tokens != n || strings.Count(said, " ") != n {
 		t.Errorf("%d tokens: %q", tokens, said)
+	}
+}
+
+// TestPlain checks that of a generated bootstrap the clients' listener is left, with its
+// settings and one route, which has no filter.
+func TestPlain(t *testing.T) {
+	const generated = `
+admin: {address: a}
+static_resources:
+  listeners:
+  - name: openai
+    traffic_direction: INBOUND
+    filter_chains:
+    - filters:
+      - typed_config:
+          use_remote_address: true
+          http_filters:
+          - {name: envoy.filters.http.ext_proc, disabled: true}
+          - {name: envoy.filters.http.router}
+          route_config:
+            virtual_hosts:
+            - domains: ["*"]
+              routes:
+              - {match: {prefix: /, headers: [{name: x-harmony-engine}]}, route: {cluster: pacing}}
+              - match: {path: /v1/chat/completions}
+                route: &upstream {cluster: engine_vllm, timeout: 0s}
+                typed_per_filter_config: {envoy.filters.http.ext_proc: {overrides: {}}}
+              - {match: {path: /v1/completions}, route: *upstream}
+  - {name: loopback, traffic_direction: OUTBOUND}
+  - {name: pacing}
+  clusters:
+  - {name: pacing}
+  - {name: envoy_harmony}
+  - {name: engine_vllm, window: 1073741824}
+overload_manager: {max: 50000}
+`
+	const want = `{"admin":{"address":"a"},"overload_manager":{"max":50000},"static_resources":{` +
+		`"clusters":[{"name":"engine_vllm","window":1073741824}],"listeners":[{"filter_chains":[{"filters":[{"typed_config":{` +
+		`"http_filters":[{"name":"envoy.filters.http.router"}],"route_config":{"virtual_hosts":[{"domains":["*"],` +
+		`"routes":[{"match":{"prefix":"/"},"route":{"cluster":"engine_vllm","timeout":"0s"}}]}]},"use_remote_address":true}}]}],` +
+		`"name":"openai","traffic_direction":"INBOUND"}]}}`
+	if got, err := plain([]byte(generated)); err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+
+	// What it does not know is an error, not a panic or another Envoy.
+	for _, cut := range []string{"INBOUND", "/v1/chat/completions", "name: engine_vllm", "envoy.filters.http.router", "route_config"} {
+		if got, err := plain([]byte(strings.Replace(generated, cut, "other", 1))); err == nil {
+			t.Errorf("without %s: %s", cut, got)
+		}
+	}
+	if _, err := plain([]byte(": - :")); err == nil {
+		t.Error("not YAML")
 	}
 }

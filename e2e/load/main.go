@@ -139,6 +139,7 @@ func run(ctx context.Context, args []string) error {
 		if err := l.Report.Ratios(os.Stdout); err != nil {
 			return err
 		}
+		fmt.Fprint(os.Stdout, questions)
 	}
 
 	// After the tables, which have the reason of the first failure.
