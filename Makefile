@@ -424,7 +424,7 @@ attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and pri
 LOAD          ?=
 
 .PHONY: load
-load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy and the filter, under load (6 minutes; Linux); LOAD selects
+load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy and the filter, under load (8 minutes; Linux); LOAD selects
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
 	@bin/load $(LOAD)
 

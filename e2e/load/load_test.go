@@ -60,6 +60,7 @@ func TestLoad(t *testing.T) {
 	o := Options{
 		Streams: 3, Rate: 20, Held: 2, BurstStreams: 2, BurstWords: 7, Rounds: 1, MaxPrompt: 1000, KneeFrom: 2, KneeTo: 2, RequestRate: 20,
 		Lead: 100 * time.Millisecond, Window: 500 * time.Millisecond, KneeWindow: 500 * time.Millisecond,
+		CapacityFrom: 20, CapacityTo: 20, CapacityWindow: 500 * time.Millisecond,
 	}
 	l := &Loader{Options: o, Client: NewClient(), Log: t.Logf}
 	defer l.Client.Close()
@@ -101,7 +102,7 @@ func TestWantedScenarios(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", list, got, err, want)
 		}
 	}
-	const known = "hold,paced,one,burst,requests,prompts,turn,knee,vllm"
+	const known = "hold,paced,one,burst,requests,prompts,turn,capacity,knee,vllm"
 	for _, list := range []string{"paced|knee", "paced,", "pace", "paced, knee", "paced,x"} {
 		if got, err := wantedScenarios(list); err == nil || !strings.Contains(err.Error(), known) {
 			t.Errorf("%q: %q, %v, want an error with %s", list, got, err, known)
@@ -173,6 +174,47 @@ func TestSayWords(t *testing.T) {
 	_, said, _ := strings.Cut(sayWords(n), "SAY First")
 	if tokens := harmony.CountTokens(said); tokens != n || strings.Count(said, " ") != n {
 		t.Errorf("%d tokens: %q", tokens, said)
+	}
+}
+
+// TestHighest checks that the search finds what a server with a known capacity can do, to
+// a sixteenth, without asking for more than twice that.
+func TestHighest(t *testing.T) {
+	for _, test := range []struct{ from, to, can, least float64 }{
+		{200, 51200, 1000, 950},
+		{200, 51200, 200, 200},
+		{200, 51200, 1600, 1600},
+		{200, 51200, 90, 87},   // below the first step
+		{200, 800, 5000, 800},  // the steps end before
+		{200, 51200, 0, 0},     // nothing is ever in time
+		{200, 100, 5000, 0},    // no step
+		{200, 51200, 40, 37.5}, // the last half
+	} {
+		tries, most := 0, 0.0
+		got, err := highest(test.from, test.to, 4, func(rate float64) (bool, error) {
+			tries++
+			most = max(most, rate)
+			return rate <= test.can, nil
+		})
+		if err != nil || got > test.can || got < test.least {
+			t.Errorf("%+v: %v, %v", test, got, err)
+		}
+		if tries > 13 || most > max(2*test.can, test.from) {
+			t.Errorf("%+v: %d tries, up to %v", test, tries, most)
+		}
+	}
+	// An error ends the search, at whichever step.
+	broken := errors.New("no server")
+	for at := range 5 {
+		tries := 0
+		if _, err := highest(200, 51200, 4, func(rate float64) (bool, error) {
+			if tries++; tries > at {
+				return false, broken
+			}
+			return rate <= 400, nil
+		}); !errors.Is(err, broken) {
+			t.Errorf("after %d tries: %v", at, err)
+		}
 	}
 }
 

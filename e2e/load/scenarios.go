@@ -26,6 +26,7 @@ func Scenarios() []Scenario {
 		{"requests", "short requests at a fixed rate", (*Loader).requests},
 		{"prompts", "prompts of 1k, 32k and 128k tokens that are new", (*Loader).prompts},
 		{"turn", "a conversation that is sent again with one new message", (*Loader).turn},
+		{"capacity", "short requests at rising rates until they are late", (*Loader).capacity},
 		{"knee", "steps of paced streams until tokens are late", (*Loader).knee},
 	}
 }
@@ -115,13 +116,18 @@ func (l *Loader) burst(ctx context.Context) error {
 
 func (l *Loader) requests(ctx context.Context) error {
 	o := l.Options
-	r := Requests{Rate: o.RequestRate, Count: int(o.RequestRate * o.Window.Seconds()), Text: func(i int) []string {
-		return []string{fmt.Sprintf("Question %d.\n%s", i, script(1))}
-	}}
+	r := shortRequests(o.RequestRate, o.Window)
 	return l.turns(fmt.Sprintf(
 		"%g requests/s", o.RequestRate), "request", o.Rounds, func(t *Target, _ int) (*Sample, error) {
 		return r.Run(ctx, l.Client, t)
 	})
+}
+
+// shortRequests are requests of a line at a rate, each answered by a word.
+func shortRequests(rate float64, window time.Duration) Requests {
+	return Requests{Rate: rate, Count: max(int(rate*window.Seconds()), 1), Text: func(i int) []string {
+		return []string{fmt.Sprintf("Question %d.\n%s", i, script(1))}
+	}}
 }
 
 func (l *Loader) prompts(ctx context.Context) error {
