@@ -428,6 +428,11 @@ load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy a
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
 	@bin/load $(LOAD)
 
+.PHONY: load-events
+load-events: $(ENVOY) ## measure a token's cost where the engine sends 1, 2, 4 and 8 in an event (8 minutes; Linux); LOAD has more flags
+	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
+	@bin/load -scenarios events $(LOAD)
+
 .PHONY: load-peers
 load-peers: $(ENVOY) ## run load with smg from PyPI, with and without an Envoy before it, beside the filter, in turns (20 minutes, 150 MB of disk), and with vLLM where it is installed; LOAD selects
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load

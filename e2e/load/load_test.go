@@ -66,7 +66,7 @@ func TestLoad(t *testing.T) {
 	defer l.Client.Close()
 	stack := StackOptions{Binaries: bin, Workers: 1, Engine: "vllm"}
 	l.Fresh = startTargets(stack)
-	if err := l.Run(t.Context(), scenarioNames()); err != nil {
+	if err := l.Run(t.Context(), defaultNames()); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.Report.Failed(); n != 0 {
@@ -95,14 +95,14 @@ func TestLoad(t *testing.T) {
 // error with the names that there are.
 func TestWantedScenarios(t *testing.T) {
 	for list, want := range map[string][]string{
-		"": scenarioNames(), "paced": {"paced"}, "paced,knee": {"paced", "knee"}, "vllm": {"vllm"},
+		"": defaultNames(), "events": {"events"}, "paced": {"paced"}, "paced,knee": {"paced", "knee"}, "vllm": {"vllm"},
 		quickScenarios: {"hold", "paced", "one", "burst", "requests", "prompts", "turn"},
 	} {
 		if got, err := wantedScenarios(list); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v, want %q", list, got, err, want)
 		}
 	}
-	const known = "hold,paced,one,burst,requests,prompts,turn,capacity,knee,vllm"
+	const known = "hold,paced,one,burst,requests,prompts,turn,capacity,knee,vllm,events"
 	for _, list := range []string{"paced|knee", "paced,", "pace", "paced, knee", "paced,x"} {
 		if got, err := wantedScenarios(list); err == nil || !strings.Contains(err.Error(), known) {
 			t.Errorf("%q: %q, %v, want an error with %s", list, got, err, known)
@@ -214,6 +214,49 @@ func TestHighest(t *testing.T) {
 			return rate <= 400, nil
 		}); !errors.Is(err, broken) {
 			t.Errorf("after %d tries: %v", at, err)
+		}
+	}
+}
+
+// TestEventsTable checks the table of scenario events: a line for each number of tokens, a
+// column for each target, and nothing of other scenarios.
+func TestEventsTable(t *testing.T) {
+	row := func(target string, tokens int, filter, p99 float64) Row {
+		return Row{
+			Target: target, TokensAnEvent: tokens, P50: 10, P99: p99,
+			CPU: map[string]float64{"filter": filter, "Envoy": 10, engineName: 100, clientName: 1000},
+		}
+	}
+	var none, table strings.Builder
+	r := Report{Rows: []Row{row("filter", 0, 1, 1)}}
+	if err := r.Events(&none); err != nil || none.Len() > 0 {
+		t.Errorf("%v: %q", err, &none)
+	}
+
+	r.Rows = append(r.Rows, row("HTTP", 1, 20, 5), row("alone", 1, 0, 2), row("HTTP", 4, 5.5, 65), row("alone", 4, -7, 62))
+	const want = `| tokens an event | HTTP | alone |
+|---|---|---|
+| 1 | 30.0; 10, 5 | 10.0; 10, 2 |
+| 4 | 15.5; 10, 65 | 3.0; 10, 62 |
+`
+	if err := r.Events(&table); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, _ := strings.Cut(table.String(), "\n"); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestDirectives checks what the engine is asked for.
+func TestDirectives(t *testing.T) {
+	begin := time.UnixMicro(1_790_000_000_000_000)
+	for tokens, want := range map[int]string{
+		0: "rate=50 start=1790000000000000",
+		1: "rate=50 start=1790000000000000",
+		8: "rate=50 start=1790000000000000 tokens-per-event=8",
+	} {
+		if got := strings.Join((Paced{Rate: 50, TokensAnEvent: tokens}).directives(begin), " "); got != want {
+			t.Errorf("%d: %q", tokens, got)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string) error {
 	})
 
 	scenarios := f.String("scenarios", "",
-		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all")
+		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all but "+eventsScenario)
 	quick := f.Bool("quick", false, "a short run of all scenarios but knee and capacity, under a minute")
 	var peers Peers
 	peers.add(f)
@@ -128,6 +128,9 @@ func run(ctx context.Context, args []string) error {
 	if err := l.Run(ctx, wanted); err != nil {
 		return err
 	}
+	if err := l.runEvents(ctx, stack, wanted); err != nil {
+		return err
+	}
 	if err := l.runVLLM(ctx, peers, stack, wanted); err != nil {
 		return err
 	}
@@ -137,7 +140,9 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if err := errors.Join(l.Report.Table(os.Stdout), l.Report.Added(os.Stdout)); err != nil {
+	if err := errors.Join(
+		l.Report.Table(os.Stdout), l.Report.Added(os.Stdout), l.Report.Events(os.Stdout),
+	); err != nil {
 		return err
 	}
 	if peers.SMG != "" {
@@ -168,6 +173,11 @@ func startTargets(o StackOptions) func(context.Context) ([]*Target, func(), erro
 
 // Run runs the scenarios whose names are wanted.
 func (l *Loader) Run(ctx context.Context, wanted []string) error {
+	// Others have processes of their own.
+	if !slices.ContainsFunc(Scenarios(), func(s Scenario) bool { return slices.Contains(wanted, s.Name) }) {
+		return nil
+	}
+
 	targets, stop, err := l.Fresh(ctx)
 	if err != nil {
 		return err

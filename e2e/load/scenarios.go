@@ -31,9 +31,9 @@ func Scenarios() []Scenario {
 	}
 }
 
-// scenarioNames returns the names that -scenarios knows: those of all scenarios, and of
-// the comparison with vLLM's frontend.
-func scenarioNames() []string {
+// defaultNames returns the scenarios that run if none are named: all but events, and the
+// comparison with vLLM's frontend.
+func defaultNames() []string {
 	var names []string
 	for _, s := range Scenarios() {
 		names = append(names, s.Name)
@@ -41,11 +41,15 @@ func scenarioNames() []string {
 	return append(names, vllmScenario)
 }
 
-// wantedScenarios returns the names in a list that commas separate; all if it is empty.
+// scenarioNames returns the names that -scenarios knows.
+func scenarioNames() []string { return append(defaultNames(), eventsScenario) }
+
+// wantedScenarios returns the names in a list that commas separate; the default ones if
+// it is empty.
 func wantedScenarios(list string) ([]string, error) {
 	known := scenarioNames()
 	if list == "" {
-		return known, nil
+		return defaultNames(), nil
 	}
 	names := strings.Split(list, ",")
 	for _, name := range names {
