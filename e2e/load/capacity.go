@@ -21,12 +21,14 @@ const (
 func (l *Loader) capacity(ctx context.Context) error {
 	for _, t := range l.Targets {
 		best, note := &Sample{}, "the steps end before the capacity"
-		rate, err := highest(l.Options.CapacityFrom, l.Options.CapacityTo, capacityHalvings, func(rate float64) (bool, error) {
+		o := l.Options
+		rate, err := highest(o.CapacityFrom, o.CapacityTo, capacityHalvings, func(rate float64) (bool, error) {
 			s, late, err := l.capacityStep(ctx, t, rate)
 			switch {
 			case err != nil:
 			case late:
-				note = fmt.Sprintf("%.0f/s: p99 %.0f ms, %d failed", rate, ms(Quantile(s.Latency, 0.99)), s.Failed)
+				p99 := ms(Quantile(s.Latency, 0.99))
+				note = fmt.Sprintf("%.0f/s: p99 %.0f ms, %d failed", rate, p99, s.Failed)
 			default:
 				best = s
 			}
@@ -50,7 +52,7 @@ func (l *Loader) capacityStep(ctx context.Context, t *Target, rate float64) (s *
 	window := l.Options.CapacityWindow
 	load := shortRequests(rate, window)
 	for range 2 {
-		// What the step before has left behind, such as connections that close, is no part of this one.
+		// What the step before has left, such as connections that close, is no part of this one.
 		if err := pause(ctx, connectSlack); err != nil {
 			return nil, false, err
 		}
@@ -58,14 +60,17 @@ func (l *Loader) capacityStep(ctx context.Context, t *Target, rate float64) (s *
 		// A server that does not keep up must not hold up the search.
 		bounded, cancel := context.WithTimeout(ctx, window+drainTime)
 		s, err = load.Run(bounded, l.Client, t)
+		overtime := bounded.Err() != nil
 		cancel()
-		if ctx.Err() != nil {
-			return nil, false, context.Cause(ctx)
+
+		// That the requests could not even be sent in time is a rate that is too much for the
+		// client. Every other error is one of the run, such as a process that has ended.
+		if err != nil && (!overtime || ctx.Err() != nil) {
+			return nil, false, err
 		}
 
-		// Run fails where the requests could not even be sent in time: the rate is too much for the client.
 		p99 := Quantile(s.Latency, 0.99)
-		late = err != nil || s.Failed > 0 || p99 > capacityLatency
+		late = overtime || s.Failed > 0 || p99 > capacityLatency
 		l.Log("capacity, %s, %.0f requests/s: p50 %.1f ms, p99 %.1f ms, %d failed", t.Name, rate,
 			ms(Quantile(s.Latency, 0.5)), ms(p99), s.Failed)
 		if !late {

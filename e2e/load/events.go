@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Engines can send several tokens in an event (--stream-interval of vLLM and SGLang), and
@@ -49,7 +51,7 @@ func (l *Loader) runEvents(ctx context.Context, o StackOptions, wanted []string)
 
 // startEvents starts a stack for each way to read, and returns them and Envoy alone.
 func startEvents(ctx context.Context, o StackOptions) (targets []*Target, stop func(), err error) {
-	var starts []func() (*Stack, error)
+	starts := make([]func() (*Stack, error), 0, len(eventTargets))
 	for _, each := range eventTargets {
 		own := o
 		own.Engine = each.engine
@@ -105,26 +107,23 @@ func (r *Report) Events(w io.Writer) error {
 		if cells[row.Target] == nil {
 			targets, cells[row.Target] = append(targets, row.Target), map[int]string{}
 		}
-		cells[row.Target][size] = fmt.Sprintf("%s; %s, %s", number(row.own(), 1), number(row.P50, 0), number(row.P99, 0))
+		late := number(row.P50, 0) + ", " + number(row.P99, 0)
+		cells[row.Target][size] = number(row.own(), 1) + "; " + late
 	}
 	if len(sizes) == 0 {
 		return nil
 	}
 
 	fmt.Fprintln(w, "CPU of filter and Envoy in µs a token; ms from when a token was due to its arrival, p50 and p99:")
-	head, line := "| tokens an event |", "|---|"
-	for _, t := range targets {
-		head, line = head+" "+t+" |", line+"---|"
-	}
-	fmt.Fprintln(w, head)
-	fmt.Fprintln(w, line)
+	fmt.Fprintln(w, "| tokens an event | "+strings.Join(targets, " | ")+" |")
+	fmt.Fprintln(w, "|"+strings.Repeat("---|", 1+len(targets)))
 
 	for _, size := range sizes {
-		text := fmt.Sprintf("| %d |", size)
+		line := []string{strconv.Itoa(size)}
 		for _, t := range targets {
-			text += " " + cells[t][size] + " |"
+			line = append(line, cells[t][size])
 		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
+		if _, err := fmt.Fprintln(w, "| "+strings.Join(line, " | ")+" |"); err != nil {
 			return err
 		}
 	}

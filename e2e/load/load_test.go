@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -215,6 +219,27 @@ func TestHighest(t *testing.T) {
 		}); !errors.Is(err, broken) {
 			t.Errorf("after %d tries: %v", at, err)
 		}
+	}
+}
+
+// TestCapacityStep checks that late replies are a rate that is too much, and that a process
+// that has ended is an error, not a rate.
+func TestCapacityStep(t *testing.T) {
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(capacityLatency + 20*time.Millisecond)
+		fmt.Fprint(w, "data: {\"content\":\" word\"}\n\ndata: [DONE]\n\n")
+	}))
+	defer slow.Close()
+	l := &Loader{Options: Options{CapacityWindow: 50 * time.Millisecond}, Client: NewClient(), Log: t.Logf}
+	defer l.Client.Close()
+
+	target := &Target{URL: slow.URL, Body: chatBody, Key: contentKey, Procs: []Process{{"server", os.Getpid()}}}
+	if s, late, err := l.capacityStep(t.Context(), target, 40); err != nil || !late || s.Failed > 0 || len(s.Latency) != 2 {
+		t.Errorf("%+v, late %v, %v", s, late, err)
+	}
+	target.Procs[0].PID = math.MaxInt32
+	if _, _, err := l.capacityStep(t.Context(), target, 40); err == nil {
+		t.Error("without the process: no error")
 	}
 }
 

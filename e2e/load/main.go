@@ -46,7 +46,7 @@ func (o *Options) add(f *flag.FlagSet) {
 	f.IntVar(&o.BurstStreams, "burst-streams", 64, "streams of a burst")
 	f.IntVar(&o.BurstWords, "burst-words", 500, "tokens of each")
 	f.Float64Var(&o.RequestRate, "requests", 100, "short requests a second")
-	f.Float64Var(&o.CapacityFrom, "capacity-from", 200, "short requests a second of the first step towards the capacity")
+	f.Float64Var(&o.CapacityFrom, "capacity-from", 200, "requests a second of the first step towards the capacity")
 	f.Float64Var(&o.CapacityTo, "capacity-to", 51200, "requests a second of the last step")
 	f.DurationVar(&o.CapacityWindow, "capacity-window", 3*time.Second, "window of each step")
 	f.IntVar(&o.MaxPrompt, "max-prompt", 200000, "longest prompt in tokens")
@@ -91,7 +91,8 @@ func run(ctx context.Context, args []string) error {
 	})
 
 	scenarios := f.String("scenarios", "",
-		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all but "+eventsScenario)
+		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+
+			"; empty: all but "+eventsScenario)
 	quick := f.Bool("quick", false, "a short run of all scenarios but knee and capacity, under a minute")
 	var peers Peers
 	peers.add(f)

@@ -154,7 +154,7 @@ func (s *Stack) bootstrap(ctx context.Context, o StackOptions) ([]byte, error) {
 
 // config returns the flags of the filter's configuration.
 func (s *Stack) config(o StackOptions) []string {
-	flags := []string{
+	flags := []string{ //nolint:prealloc // it is short
 		"--engine", o.Engine + "=" + s.SimURL,
 		"--set", "loopback=unix://" + filepath.Join(s.Dir, "loopback.sock"),
 		"--set", `routing.open_paths=["/v1/completions"]`, // Envoy alone
