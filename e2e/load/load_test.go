@@ -237,7 +237,7 @@ func TestCapacityStep(t *testing.T) {
 	if s, late, err := l.capacityStep(t.Context(), target, 40); err != nil || !late || s.Failed > 0 || len(s.Latency) != 2 {
 		t.Errorf("%+v, late %v, %v", s, late, err)
 	}
-	target.Procs[0].PID = math.MaxInt32
+	target.Procs[0].PID = math.MaxInt16 << 7 // more than there can be
 	if _, _, err := l.capacityStep(t.Context(), target, 40); err == nil {
 		t.Error("without the process: no error")
 	}
