@@ -428,12 +428,17 @@ attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and pri
 LOAD          ?=
 
 .PHONY: load
-load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy and the filter, under load (6 minutes; Linux); LOAD selects
+load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy and the filter, under load (8 minutes; Linux); LOAD selects
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
 	@bin/load $(LOAD)
 
+.PHONY: load-events
+load-events: $(ENVOY) ## measure a token's cost where the engine sends 1, 2, 4 and 8 in an event (8 minutes; Linux); LOAD has more flags
+	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
+	@bin/load -scenarios events $(LOAD)
+
 .PHONY: load-peers
-load-peers: $(ENVOY) ## run load with smg from PyPI beside the filter, in turns (150 MB of disk), and with vLLM where it is installed; LOAD selects
+load-peers: $(ENVOY) ## run load with smg from PyPI, with and without an Envoy before it, beside the filter, in turns (20 minutes, 150 MB of disk), and with vLLM where it is installed; LOAD selects
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
 	@e2e/load/peers.sh $(LOAD)
 
@@ -510,7 +515,7 @@ bench-raw: ## run all Go benchmarks COUNT times (6)
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG)
 
 .PHONY: bench-peers
-bench-peers: ## compare the speed of package harmony with other implementations (needs Cargo; some minutes)
+bench-peers: ## compare the speed of package harmony with other implementations, each in its fastest form (needs Cargo and a C compiler; ten minutes)
 	harmony/bench/peers.sh $(ROUNDS)
 
 .PHONY: differential

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,22 +18,59 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// programs builds the programs of a stack and returns their folder.
+func programs(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/envoy-harmony", "../../cmd/engine-sim").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// TestPlainEnvoy checks that the Envoy without the filter passes a stream through. The
+// simulated engine is what smg is in a comparison.
+func TestPlainEnvoy(t *testing.T) {
+	s, err := newStack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	o := StackOptions{Binaries: programs(t), Workers: 1}
+	if err := s.startEngine(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	s.URL = s.SimURL
+	if err := s.startPlainEnvoy(t.Context(), o); err != nil || s.URL == s.SimURL {
+		t.Fatalf("%v: %s before %s", err, s.URL, s.SimURL)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	_, through := s.Targets()
+	if err := awaitTarget(ctx, through); err != nil {
+		t.Fatal(err)
+	}
+	if smg := s.smg(); smg.Name != smgAfterEnvoy || smg.Procs[2] != s.envoy {
+		t.Errorf("Envoy does not count: %+v", smg)
+	}
+}
+
 // TestLoad runs all scenarios with tiny numbers: every stream and token is counted, and
 // nothing fails.
 func TestLoad(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/envoy-harmony", "../../cmd/engine-sim").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := programs(t)
 	o := Options{
 		Streams: 3, Rate: 20, Held: 2, BurstStreams: 2, BurstWords: 7, Rounds: 1, MaxPrompt: 1000, KneeFrom: 2, KneeTo: 2, RequestRate: 20,
 		Lead: 100 * time.Millisecond, Window: 500 * time.Millisecond, KneeWindow: 500 * time.Millisecond,
+		CapacityFrom: 20, CapacityTo: 20, CapacityWindow: 500 * time.Millisecond,
 	}
 	l := &Loader{Options: o, Client: NewClient(), Log: t.Logf}
 	defer l.Client.Close()
 	stack := StackOptions{Binaries: bin, Workers: 1, Engine: "vllm"}
 	l.Fresh = startTargets(stack)
-	if err := l.Run(t.Context(), scenarioNames()); err != nil {
+	if err := l.Run(t.Context(), defaultNames()); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.Report.Failed(); n != 0 {
@@ -57,14 +99,14 @@ func TestLoad(t *testing.T) {
 // error with the names that there are.
 func TestWantedScenarios(t *testing.T) {
 	for list, want := range map[string][]string{
-		"": scenarioNames(), "paced": {"paced"}, "paced,knee": {"paced", "knee"}, "vllm": {"vllm"},
+		"": defaultNames(), "events": {"events"}, "paced": {"paced"}, "paced,knee": {"paced", "knee"}, "vllm": {"vllm"},
 		quickScenarios: {"hold", "paced", "one", "burst", "requests", "prompts", "turn"},
 	} {
 		if got, err := wantedScenarios(list); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v, want %q", list, got, err, want)
 		}
 	}
-	const known = "hold,paced,one,burst,requests,prompts,turn,knee,vllm"
+	const known = "hold,paced,one,burst,requests,prompts,turn,capacity,knee,vllm,events"
 	for _, list := range []string{"paced|knee", "paced,", "pace", "paced, knee", "paced,x"} {
 		if got, err := wantedScenarios(list); err == nil || !strings.Contains(err.Error(), known) {
 			t.Errorf("%q: %q, %v, want an error with %s", list, got, err, known)
@@ -136,5 +178,163 @@ func TestSayWords(t *testing.T) {
 	_, said, _ := strings.Cut(sayWords(n), "SAY First")
 	if tokens := harmony.CountTokens(said); tokens != n || strings.Count(said, " ") != n {
 		t.Errorf("%d tokens: %q", tokens, said)
+	}
+}
+
+// TestHighest checks that the search finds what a server with a known capacity can do, to
+// a sixteenth, without asking for more than twice that.
+func TestHighest(t *testing.T) {
+	for _, test := range []struct{ from, to, can, least float64 }{
+		{200, 51200, 1000, 950},
+		{200, 51200, 200, 200},
+		{200, 51200, 1600, 1600},
+		{200, 51200, 90, 87},   // below the first step
+		{200, 800, 5000, 800},  // the steps end before
+		{200, 51200, 0, 0},     // nothing is ever in time
+		{200, 100, 5000, 0},    // no step
+		{200, 51200, 40, 37.5}, // the last half
+	} {
+		tries, most := 0, 0.0
+		got, err := highest(test.from, test.to, 4, func(rate float64) (bool, error) {
+			tries++
+			most = max(most, rate)
+			return rate <= test.can, nil
+		})
+		if err != nil || got > test.can || got < test.least {
+			t.Errorf("%+v: %v, %v", test, got, err)
+		}
+		if tries > 13 || most > max(2*test.can, test.from) {
+			t.Errorf("%+v: %d tries, up to %v", test, tries, most)
+		}
+	}
+	// An error ends the search, at whichever step.
+	broken := errors.New("no server")
+	for at := range 5 {
+		tries := 0
+		if _, err := highest(200, 51200, 4, func(rate float64) (bool, error) {
+			if tries++; tries > at {
+				return false, broken
+			}
+			return rate <= 400, nil
+		}); !errors.Is(err, broken) {
+			t.Errorf("after %d tries: %v", at, err)
+		}
+	}
+}
+
+// TestCapacityStep checks that late replies are a rate that is too much, and that a process
+// that has ended is an error, not a rate.
+func TestCapacityStep(t *testing.T) {
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(capacityLatency + 20*time.Millisecond)
+		fmt.Fprint(w, "data: {\"content\":\" word\"}\n\ndata: [DONE]\n\n")
+	}))
+	defer slow.Close()
+	l := &Loader{Options: Options{CapacityWindow: 50 * time.Millisecond}, Client: NewClient(), Log: t.Logf}
+	defer l.Client.Close()
+
+	target := &Target{URL: slow.URL, Body: chatBody, Key: contentKey, Procs: []Process{{"server", os.Getpid()}}}
+	if s, late, err := l.capacityStep(t.Context(), target, 40); err != nil || !late || s.Failed > 0 || len(s.Latency) != 2 {
+		t.Errorf("%+v, late %v, %v", s, late, err)
+	}
+	target.Procs[0].PID = math.MaxInt16 << 7 // more than there can be
+	if _, _, err := l.capacityStep(t.Context(), target, 40); err == nil {
+		t.Error("without the process: no error")
+	}
+}
+
+// TestEventsTable checks the table of scenario events: a line for each number of tokens, a
+// column for each target, and nothing of other scenarios.
+func TestEventsTable(t *testing.T) {
+	row := func(target string, tokens int, filter, p99 float64) Row {
+		return Row{
+			Target: target, TokensAnEvent: tokens, P50: 10, P99: p99,
+			CPU: map[string]float64{"filter": filter, "Envoy": 10, engineName: 100, clientName: 1000},
+		}
+	}
+	var none, table strings.Builder
+	r := Report{Rows: []Row{row("filter", 0, 1, 1)}}
+	if err := r.Events(&none); err != nil || none.Len() > 0 {
+		t.Errorf("%v: %q", err, &none)
+	}
+
+	r.Rows = append(r.Rows, row("HTTP", 1, 20, 5), row("alone", 1, 0, 2), row("HTTP", 4, 5.5, 65), row("alone", 4, -7, 62))
+	const want = `| tokens an event | HTTP | alone |
+|---|---|---|
+| 1 | 30.0; 10, 5 | 10.0; 10, 2 |
+| 4 | 15.5; 10, 65 | 3.0; 10, 62 |
+`
+	if err := r.Events(&table); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, _ := strings.Cut(table.String(), "\n"); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestDirectives checks what the engine is asked for.
+func TestDirectives(t *testing.T) {
+	begin := time.UnixMicro(1_790_000_000_000_000)
+	for tokens, want := range map[int]string{
+		0: "rate=50 start=1790000000000000",
+		1: "rate=50 start=1790000000000000",
+		8: "rate=50 start=1790000000000000 tokens-per-event=8",
+	} {
+		if got := strings.Join((Paced{Rate: 50, TokensAnEvent: tokens}).directives(begin), " "); got != want {
+			t.Errorf("%d: %q", tokens, got)
+		}
+	}
+}
+
+// TestPlain checks that of a generated bootstrap the clients' listener is left, with its
+// settings and one route, which has no filter.
+func TestPlain(t *testing.T) {
+	const generated = `
+admin: {address: a}
+static_resources:
+  listeners:
+  - name: openai
+    traffic_direction: INBOUND
+    filter_chains:
+    - filters:
+      - typed_config:
+          use_remote_address: true
+          http_filters:
+          - {name: envoy.filters.http.ext_proc, disabled: true}
+          - {name: envoy.filters.http.router}
+          route_config:
+            virtual_hosts:
+            - domains: ["*"]
+              routes:
+              - {match: {prefix: /, headers: [{name: x-harmony-engine}]}, route: {cluster: pacing}}
+              - match: {path: /v1/chat/completions}
+                route: &upstream {cluster: engine_vllm, timeout: 0s}
+                typed_per_filter_config: {envoy.filters.http.ext_proc: {overrides: {}}}
+              - {match: {path: /v1/completions}, route: *upstream}
+  - {name: loopback, traffic_direction: OUTBOUND}
+  - {name: pacing}
+  clusters:
+  - {name: pacing}
+  - {name: envoy_harmony}
+  - {name: engine_vllm, window: 1073741824}
+overload_manager: {max: 50000}
+`
+	const want = `{"admin":{"address":"a"},"overload_manager":{"max":50000},"static_resources":{` +
+		`"clusters":[{"name":"engine_vllm","window":1073741824}],"listeners":[{"filter_chains":[{"filters":[{"typed_config":{` +
+		`"http_filters":[{"name":"envoy.filters.http.router"}],"route_config":{"virtual_hosts":[{"domains":["*"],` +
+		`"routes":[{"match":{"prefix":"/"},"route":{"cluster":"engine_vllm","timeout":"0s"}}]}]},"use_remote_address":true}}]}],` +
+		`"name":"openai","traffic_direction":"INBOUND"}]}}`
+	if got, err := plain([]byte(generated)); err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+
+	// What it does not know is an error, not a panic or another Envoy.
+	for _, cut := range []string{"INBOUND", "/v1/chat/completions", "name: engine_vllm", "envoy.filters.http.router", "route_config"} {
+		if got, err := plain([]byte(strings.Replace(generated, cut, "other", 1))); err == nil {
+			t.Errorf("without %s: %s", cut, got)
+		}
+	}
+	if _, err := plain([]byte(": - :")); err == nil {
+		t.Error("not YAML")
 	}
 }

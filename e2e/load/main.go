@@ -29,8 +29,9 @@ import (
 type Options struct {
 	Streams, Held, BurstStreams, BurstWords, Rounds int
 	MaxPrompt, KneeFrom, KneeTo                     int
-	Rate, RequestRate                               float64
+	Rate, RequestRate, CapacityFrom, CapacityTo     float64
 	Lead, Window, Settle, KneeWindow                time.Duration
+	CapacityWindow                                  time.Duration
 }
 
 // add defines the flags.
@@ -45,6 +46,9 @@ func (o *Options) add(f *flag.FlagSet) {
 	f.IntVar(&o.BurstStreams, "burst-streams", 64, "streams of a burst")
 	f.IntVar(&o.BurstWords, "burst-words", 500, "tokens of each")
 	f.Float64Var(&o.RequestRate, "requests", 100, "short requests a second")
+	f.Float64Var(&o.CapacityFrom, "capacity-from", 200, "requests a second of the first step towards the capacity")
+	f.Float64Var(&o.CapacityTo, "capacity-to", 51200, "requests a second of the last step")
+	f.DurationVar(&o.CapacityWindow, "capacity-window", 3*time.Second, "window of each step")
 	f.IntVar(&o.MaxPrompt, "max-prompt", 200000, "longest prompt in tokens")
 	f.IntVar(&o.KneeFrom, "knee-from", 100, "streams of the first step towards the knee")
 	f.IntVar(&o.KneeTo, "knee-to", 2000, "streams of the last step")
@@ -58,7 +62,8 @@ func (o Options) quick() Options {
 	return o
 }
 
-// quickScenarios are those of a quick run: all but the knee, whose steps take their time.
+// quickScenarios are those of a quick run: all but knee and capacity, whose steps take
+// their time.
 const quickScenarios = "hold,paced,one,burst,requests,prompts,turn"
 
 func main() {
@@ -86,8 +91,9 @@ func run(ctx context.Context, args []string) error {
 	})
 
 	scenarios := f.String("scenarios", "",
-		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all")
-	quick := f.Bool("quick", false, "a short run of all scenarios but the knee, under a minute")
+		"`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+
+			"; empty: all but "+eventsScenario)
+	quick := f.Bool("quick", false, "a short run of all scenarios but knee and capacity, under a minute")
 	var peers Peers
 	peers.add(f)
 	jsonFile := f.String("json", "", "`file` for the figures as JSON")
@@ -120,10 +126,13 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	// vLLM comes last, with processes of its own: its engine takes all CPUs.
-	if err = l.Run(ctx, wanted); err == nil {
-		err = l.runVLLM(ctx, peers, stack, wanted)
+	if err := l.Run(ctx, wanted); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := l.runEvents(ctx, stack, wanted); err != nil {
+		return err
+	}
+	if err := l.runVLLM(ctx, peers, stack, wanted); err != nil {
 		return err
 	}
 
@@ -132,13 +141,16 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if err := errors.Join(l.Report.Table(os.Stdout), l.Report.Added(os.Stdout)); err != nil {
+	if err := errors.Join(
+		l.Report.Table(os.Stdout), l.Report.Added(os.Stdout), l.Report.Events(os.Stdout),
+	); err != nil {
 		return err
 	}
 	if peers.SMG != "" {
 		if err := l.Report.Ratios(os.Stdout); err != nil {
 			return err
 		}
+		fmt.Fprint(os.Stdout, questions)
 	}
 
 	// After the tables, which have the reason of the first failure.
@@ -162,6 +174,11 @@ func startTargets(o StackOptions) func(context.Context) ([]*Target, func(), erro
 
 // Run runs the scenarios whose names are wanted.
 func (l *Loader) Run(ctx context.Context, wanted []string) error {
+	// Others have processes of their own.
+	if !slices.ContainsFunc(Scenarios(), func(s Scenario) bool { return slices.Contains(wanted, s.Name) }) {
+		return nil
+	}
+
 	targets, stop, err := l.Fresh(ctx)
 	if err != nil {
 		return err

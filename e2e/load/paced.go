@@ -15,6 +15,8 @@ type Paced struct {
 	Streams int
 	// Rate is the tokens a second of a stream.
 	Rate float64
+	// TokensAnEvent is how many the engine sends at once; 0 and 1: each by itself.
+	TokensAnEvent int
 
 	// Window is what is measured, after Lead.
 	Lead   time.Duration
@@ -63,13 +65,13 @@ func (s *pacedStream) note(at time.Time) {
 	s.next++
 }
 
-// Run loads a target. The streams' tokens are spread evenly over the time between two
-// tokens. A token that has not arrived when the load ends counts with that time.
+// Run loads a target. The streams' events are spread evenly over the time between two of
+// a stream. A token that has not arrived when the load ends counts with that time.
 func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 
-	between := time.Duration(float64(time.Second) / p.Rate)
+	between := time.Duration(float64(max(p.TokensAnEvent, 1)) * float64(time.Second) / p.Rate)
 	// Microseconds are what the simulator's directive can say.
 	start := time.Now().Add(connectSlack + time.Duration(p.Streams)*connectEvery).Truncate(time.Microsecond)
 	from, to := start.Add(p.Lead), start.Add(p.Lead+p.Window)
@@ -77,7 +79,7 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 	streams := make([]*pacedStream, p.Streams)
 	var all sync.WaitGroup
 	for i := range streams {
-		// Spread over the time between two tokens: all at once would be a burst at each tick.
+		// Spread over the time between two events: all at once would be a burst at each tick.
 		begin := start.Add(between * time.Duration(i) / time.Duration(p.Streams)).Truncate(time.Microsecond)
 
 		// A stream lasts a little longer than the window, so that it does not end within it.
@@ -89,7 +91,7 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 		}
 
 		streams[i] = s
-		body := t.Body([]string{script(s.words, paced(p.Rate, begin)...)})
+		body := t.Body([]string{script(s.words, p.directives(begin)...)})
 		all.Go(func() { s.err = c.Stream(ctx, t, body, s.arrived) })
 		if err := pause(ctx, connectEvery); err != nil {
 			return nil, err
@@ -110,6 +112,15 @@ func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error
 
 	p.collect(sample, streams)
 	return sample, parent.Err()
+}
+
+// directives are those of a stream whose first token is due at a time.
+func (p Paced) directives(begin time.Time) []string {
+	all := paced(p.Rate, begin)
+	if p.TokensAnEvent > 1 {
+		all = append(all, fmt.Sprintf("tokens-per-event=%d", p.TokensAnEvent))
+	}
+	return all
 }
 
 // errLate means that the load was ended while streams lacked tokens.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -13,29 +12,6 @@ import (
 type Process struct {
 	Name string
 	PID  int
-}
-
-// CPU returns the CPU time of all threads.
-func (p Process) CPU() (sum time.Duration, err error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.PID))
-	if err == nil && len(tasks) == 0 {
-		err = fmt.Errorf("%s has ended, or this is not Linux: there is no /proc/%d/task", p.Name, p.PID)
-	}
-	for _, task := range tasks {
-		text, failed := os.ReadFile(task)
-		if failed != nil {
-			continue // the thread has ended
-		}
-
-		// Nanoseconds on a CPU, then those of waiting for one. stat has only ticks of 10 ms.
-		first, _, _ := strings.Cut(string(text), " ")
-		ns, failed := strconv.ParseInt(first, 10, 64)
-		if failed != nil {
-			return 0, fmt.Errorf("%s: %w", task, failed)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum, err
 }
 
 // Memory returns the resident memory in bytes.

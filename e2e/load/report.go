@@ -19,6 +19,8 @@ type Row struct {
 	Unit  string  `json:"unit"`
 	Units int     `json:"units"`
 	Rate  float64 `json:"units_per_second,omitempty"`
+	// TokensAnEvent is set in scenario events.
+	TokensAnEvent int `json:"tokens_an_event,omitempty"`
 
 	// What processes use, by their names. Of held streams, Memory is that of each.
 	CPU    map[string]float64 `json:"cpu_us_per_unit,omitempty"`

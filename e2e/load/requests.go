@@ -37,12 +37,15 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 	// The first request must not be late because of what measuring begins with.
 	begin := time.Now().Add(50 * time.Millisecond)
 
-	sample, err := measured(t, func() error {
+	sent := 0
+	sample, err := measured(t, func() (failed error) {
 		for i := range results {
 			due := begin.Add(time.Duration(float64(i) / r.Rate * float64(time.Second)))
-			if err := pause(ctx, time.Until(due)); err != nil {
-				return err
+			// Those that are under way end by the same context, and are waited for below.
+			if failed = pause(ctx, time.Until(due)); failed != nil {
+				break
 			}
+			sent++
 			all.Go(func() {
 				o := &results[i]
 				o.first = -1
@@ -56,10 +59,10 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 			})
 		}
 		all.Wait()
-		return nil
+		return failed
 	})
 
-	for _, o := range results {
+	for _, o := range results[:sent] {
 		if o.err == nil && o.first < 0 {
 			o.err = errors.New("the reply has no token")
 		}

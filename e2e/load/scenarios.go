@@ -26,13 +26,14 @@ func Scenarios() []Scenario {
 		{"requests", "short requests at a fixed rate", (*Loader).requests},
 		{"prompts", "prompts of 1k, 32k and 128k tokens that are new", (*Loader).prompts},
 		{"turn", "a conversation that is sent again with one new message", (*Loader).turn},
+		{"capacity", "short requests at rising rates until they are late", (*Loader).capacity},
 		{"knee", "steps of paced streams until tokens are late", (*Loader).knee},
 	}
 }
 
-// scenarioNames returns the names that -scenarios knows: those of all scenarios, and of
-// the comparison with vLLM's frontend.
-func scenarioNames() []string {
+// defaultNames returns the scenarios that run if none are named: all but events, and the
+// comparison with vLLM's frontend.
+func defaultNames() []string {
 	var names []string
 	for _, s := range Scenarios() {
 		names = append(names, s.Name)
@@ -40,11 +41,15 @@ func scenarioNames() []string {
 	return append(names, vllmScenario)
 }
 
-// wantedScenarios returns the names in a list that commas separate; all if it is empty.
+// scenarioNames returns the names that -scenarios knows.
+func scenarioNames() []string { return append(defaultNames(), eventsScenario) }
+
+// wantedScenarios returns the names in a list that commas separate; the default ones if
+// it is empty.
 func wantedScenarios(list string) ([]string, error) {
 	known := scenarioNames()
 	if list == "" {
-		return known, nil
+		return defaultNames(), nil
 	}
 	names := strings.Split(list, ",")
 	for _, name := range names {
@@ -115,13 +120,18 @@ func (l *Loader) burst(ctx context.Context) error {
 
 func (l *Loader) requests(ctx context.Context) error {
 	o := l.Options
-	r := Requests{Rate: o.RequestRate, Count: int(o.RequestRate * o.Window.Seconds()), Text: func(i int) []string {
-		return []string{fmt.Sprintf("Question %d.\n%s", i, script(1))}
-	}}
+	r := shortRequests(o.RequestRate, o.Window)
 	return l.turns(fmt.Sprintf(
 		"%g requests/s", o.RequestRate), "request", o.Rounds, func(t *Target, _ int) (*Sample, error) {
 		return r.Run(ctx, l.Client, t)
 	})
+}
+
+// shortRequests are requests of a line at a rate, each answered by a word.
+func shortRequests(rate float64, window time.Duration) Requests {
+	return Requests{Rate: rate, Count: max(int(rate*window.Seconds()), 1), Text: func(i int) []string {
+		return []string{fmt.Sprintf("Question %d.\n%s", i, script(1))}
+	}}
 }
 
 func (l *Loader) prompts(ctx context.Context) error {

@@ -30,6 +30,9 @@ type StackOptions struct {
 	Set []string
 }
 
+// harmony returns the path of the program.
+func (o StackOptions) harmony() string { return filepath.Join(o.Binaries, "envoy-harmony") }
+
 // Stack is Envoy, the filter and the simulated engine, each a process of its own.
 type Stack struct {
 	Dir string
@@ -112,43 +115,57 @@ func (s *Stack) start(ctx context.Context, o StackOptions) error {
 
 // startFilter starts the filter and Envoy for the engine.
 func (s *Stack) startFilter(ctx context.Context, o StackOptions) error {
-	harmony := filepath.Join(o.Binaries, "envoy-harmony")
-	socket := filepath.Join(s.Dir, "filter.sock")
-	config := []string{ //nolint:prealloc // it is short
-		"--engine", o.Engine + "=" + s.SimURL,
-		"--set", "loopback=unix://" + filepath.Join(s.Dir, "loopback.sock"),
-		"--set", `routing.open_paths=["/v1/completions"]`, // Envoy alone
-	}
-
-	for _, set := range o.Set {
-		config = append(config, "--set", set)
-	}
-
 	var err error
-	serve := append([]string{"serve", "--listen", "unix://" + socket, "--admin", "127.0.0.1:0"}, config...)
-	if s.filter, err = s.run("filter", harmony, serve...); err != nil {
+	serve := append([]string{
+		"serve", "--listen", "unix://" + s.filterSocket(), "--admin", "127.0.0.1:0",
+	}, s.config(o)...)
+	if s.filter, err = s.run("filter", o.harmony(), serve...); err != nil {
 		return err
 	}
 
 	// Envoy connects as soon as it starts, so the filter must listen before.
-	for os.Chmod(socket, 0o600) != nil {
+	for os.Chmod(s.filterSocket(), 0o600) != nil {
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("the filter does not listen: %w", err)
 		}
 	}
 
-	// The program writes the bootstrap, so that the Envoy of the load is the one that users get.
-	flags := append([]string{
-		"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
-		"unix://" + socket,
-	}, config...)
-	bootstrap, err := exec.CommandContext(ctx, harmony, flags...).Output()
+	bootstrap, err := s.bootstrap(ctx, o)
 	if err != nil {
-		return fmt.Errorf("envoy-config: %w", err)
+		return err
 	}
-
 	return s.startEnvoy(ctx, bootstrap, o)
 }
+
+// bootstrap returns Envoy's. The program writes it, so that the Envoy of the load is the
+// one that users get.
+func (s *Stack) bootstrap(ctx context.Context, o StackOptions) ([]byte, error) {
+	flags := append([]string{
+		"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter",
+		"unix://" + s.filterSocket(),
+	}, s.config(o)...)
+
+	text, err := exec.CommandContext(ctx, o.harmony(), flags...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("envoy-config: %w", err)
+	}
+	return text, nil
+}
+
+// config returns the flags of the filter's configuration.
+func (s *Stack) config(o StackOptions) []string {
+	flags := []string{ //nolint:prealloc // it is short
+		"--engine", o.Engine + "=" + s.SimURL,
+		"--set", "loopback=unix://" + filepath.Join(s.Dir, "loopback.sock"),
+		"--set", `routing.open_paths=["/v1/completions"]`, // Envoy alone
+	}
+	for _, set := range o.Set {
+		flags = append(flags, "--set", set)
+	}
+	return flags
+}
+
+func (s *Stack) filterSocket() string { return filepath.Join(s.Dir, "filter.sock") }
 
 func (s *Stack) startEngine(ctx context.Context, o StackOptions) error {
 	log := filepath.Join(s.Dir, "engine.log")

@@ -6,16 +6,27 @@ DIR contains the output of peers.sh. Each measurement is a new process, which wa
 with other data of the same kind and then measures data that it has not processed
 before. Times are CPU times. In each round, every library runs once; the tables show
 the medians of the rounds.
+
+Every library is measured in its fastest published form: a Rust crate natively, not by
+its Python binding, which makes an int object of each token. Of openai-harmony the
+binding is measured beside it, because engines use that. tiktoken has no crate of its
+own (tiktoken-rs is another project's), so its package from PyPI is all that there is.
+
+The command fails if a library has other tokens than package harmony.
 """
 
+import datetime
 import os
 import pathlib
+import platform
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 
+OURS = "envoy-harmony"
+# What the ratios are to.
 BASE = "bpe-openai"
 KINDS = ("prose", "code", "json", "multi")
 WORST = {
@@ -36,20 +47,34 @@ def commands(top):
     python = [str(top / "venv/bin/python"), str(pathlib.Path(__file__).parent / "measure.py")]
     rust = str(top / "rust/release/peers")
     return {
-        "envoy-harmony": [str(top / "ours"), "encode"],
-        "bpe-openai": [rust, "bpe-openai"],
-        "fastokens": [*python, "fastokens", "encode"],
-        "tiktoken-rs": [rust, "tiktoken-rs"],
-        "tiktoken": [*python, "tiktoken", "encode"],
-        "openai-harmony": [*python, "openai-harmony", "encode"],
+        OURS: [str(top / "ours"), "encode"],
+        **{name: [rust, name, "encode"] for name in (BASE, "fastokens", "tiktoken-rs", "openai-harmony")},
+        "tiktoken (Python)": [*python, "tiktoken", "encode"],
         "tiktoken-go": [str(top / "tiktokengo")],
     }
+
+
+def machine():
+    """The date, and what explains figures that are not those of other runs."""
+    cpu = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            cpu = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), cpu)
+    except OSError:
+        pass  # not Linux
+    date = datetime.datetime.now(datetime.timezone.utc).date()
+    return f"{date}; {cpu}, {os.cpu_count()} CPUs, load average before the run {os.getloadavg()[0]:.2f}"
+
+
+# One thread each. The threads of fastokens' own pool would spin while they wait, which
+# doubles the CPU time.
+ONE_THREAD = {"GOMAXPROCS": "1", "RAYON_NUM_THREADS": "1", "FASTOKENS_BPE_THREADS": "1"}
 
 
 def measure(command, files):
     """The output lines of one process and its peak memory in MB."""
     with tempfile.TemporaryFile("w+") as out:
-        child = subprocess.Popen([*command, *map(str, files)], stdout=out, env=os.environ | {"GOMAXPROCS": "1", "RAYON_NUM_THREADS": "1"})
+        child = subprocess.Popen([*command, *map(str, files)], stdout=out, env=os.environ | ONE_THREAD)
         _, status, usage = os.wait4(child.pid, 0)
         if status:
             sys.exit(f"{command[0]} failed")
@@ -59,20 +84,20 @@ def measure(command, files):
 
 
 def throughput(peers, corpus, rounds):
+    """Compares the encoders. Returns which have other tokens than ours, by the texts."""
     speed, exact, load, memory = {}, {}, {}, {}
     for r in range(rounds):
         for kind in KINDS:
             part = 1 + r % 5
             warm, fresh = corpus / f"{kind}.{(part + 1) % 6}", corpus / f"{kind}.{part}"
-            want = None
             for name, command in peers.items():
                 (first, _, line), peak = measure(command, [warm, fresh])
                 speed.setdefault((name, kind), []).append(fresh.stat().st_size / float(line[1]) / 1e3)
                 load.setdefault(name, []).append(float(first[1]))
                 memory.setdefault(name, []).append(peak)
-                want = line[3] if name == BASE else want
                 exact.setdefault((name, kind), []).append(line[3])
-    print("| encoder | " + " | ".join(f"{k} MB/s" for k in KINDS) + " | geometric mean | exact | cold start ms | peak MB |")
+    heads = [f"{k} MB/s" for k in KINDS]
+    print(f"| encoder | {' | '.join(heads)} | geometric mean | exact | cold start ms | peak MB |")
     print("|---|" + "---|" * (len(KINDS) + 4))
     for name in peers:
         cells, ratios = [], []
@@ -80,9 +105,10 @@ def throughput(peers, corpus, rounds):
             own = statistics.median(speed[name, kind])
             ratios.append(own / statistics.median(speed[BASE, kind]))
             cells.append(f"{own:.1f} ({ratios[-1]:.2f}x)")
-        same = "".join("y" if exact[name, k] == exact[BASE, k] else "N" for k in KINDS)
+        same = "".join("y" if exact[name, k] == exact[OURS, k] else "N" for k in KINDS)
         print(f"| {name} | {' | '.join(cells)} | {statistics.geometric_mean(ratios):.2f}x | {same} "
               f"| {statistics.median(load[name]):.1f} | {statistics.median(memory[name]):.0f} |")
+    return [f"{name}, {k}" for name in peers for k in KINDS if exact[name, k] != exact[OURS, k]]
 
 
 def worst(peers, rounds):
@@ -103,43 +129,59 @@ def worst(peers, rounds):
             print(f"| {kind} | " + " | ".join(row) + " |")
 
 
+def figure(value):
+    """Three digits, without an exponent."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
 def reference(top, rounds):
-    """Compares the parser and renderer with openai-harmony."""
+    """Compares the parser and renderer with openai-harmony. Returns which results differ."""
+    ours, rust = str(top / "ours"), str(top / "rust/release/peers")
     python = [str(top / "venv/bin/python"), str(pathlib.Path(__file__).parent / "measure.py"), "openai-harmony"]
-    ours = str(top / "ours")
     made = top / "conversations"
+    # The binding takes conversations as JSON alone, and the reference remembers no message.
     rows = [
-        ("parser: token, delta, channel, recipient", "parse", "parse", "completions", "ns a token"),
-        ("parser: header token", "parse", "parse", "headers", "ns a token"),
-        *((f"render {n:,} messages, from JSON", "render", "render", f"conversation_{n}", "ms") for n in (10, 100, 1000)),
-        ("render 1,000 messages, from memory", "render-messages", "render", "conversation_1000", "ms"),
-        ("the same, all but the last seen before", "render-last", "render", "conversation_1000", "ms"),
+        ("parser: token, delta, channel, recipient", "parse", "parse", "parse", "completions", "ns a token"),
+        ("parser: header token", "parse", "parse", "parse", "headers", "ns a token"),
+        *((f"render {n:,} messages, from JSON", "render", "render", "render", f"conversation_{n}", "ms")
+          for n in (10, 100, 1000)),
+        ("render 1,000 messages, from memory", "render-messages", "render-messages", "render",
+         "conversation_1000", "ms"),
+        ("the same, all but the last seen before", "render-last", "render-messages", "render",
+         "conversation_1000", "ms"),
     ]
     times, tokens, same = {}, {}, {}
     for _ in range(rounds):
-        for what, own, theirs, name, unit in rows:
+        for what, own, native, binding, name, unit in rows:
             files = [made / f"{name}.0", made / f"{name}.1"]
-            result = []
-            for command in ([ours, own], [*python, theirs]):
+            results = []
+            for who, command in (
+                (OURS, [ours, own]), ("native", [rust, "openai-harmony", native]), ("binding", [*python, binding]),
+            ):
                 (_, _, line), _ = measure(command, files)
                 took = float(line[1]) * (1e6 / int(line[2]) if unit == "ns a token" else 1)
-                times.setdefault((what, command[0]), []).append(took)
-                result.append(line[2:])
-            tokens[what] = int(result[0][0])
-            same[what] = same.get(what, True) and result[0] == result[1]
-    print("\n| what | unit | tokens | envoy-harmony | openai-harmony | ratio | same result |\n|---|---|---|---|---|---|---|")
-    for what, _, _, _, unit in rows:
-        own, theirs = (statistics.median(times[what, c]) for c in (ours, python[0]))
-        print(f"| {what} | {unit} | {tokens[what]:,} | {own:.3g} | {theirs:,.0f} | {theirs / own:.0f}x | {'yes' if same[what] else 'NO'} |")
+                times.setdefault((what, who), []).append(took)
+                results.append(line[2:])
+            tokens[what] = int(results[0][0])
+            same[what] = same.get(what, True) and results == results[:1] * 3
+    print("\n| what | unit | tokens | envoy-harmony | openai-harmony | ratio | its Python binding | same result |")
+    print("|---" * 8 + "|")
+    for what, *_, unit in rows:
+        own, native, binding = (statistics.median(times[what, who]) for who in (OURS, "native", "binding"))
+        print(f"| {what} | {unit} | {tokens[what]:,} | {figure(own)} | {figure(native)} | {native / own:.1f}x "
+              f"| {figure(binding)} | {'yes' if same[what] else 'NO'} |")
+    return [what for what in same if not same[what]]
 
 
 def main(top, rounds=5):
     top, rounds = pathlib.Path(top), int(rounds)
     peers = commands(top)
-    throughput(peers, top / "corpus", rounds)
-    reference(top, rounds)
+    print(machine() + "\n")
+    other = throughput(peers, top / "corpus", rounds) + reference(top, rounds)
     # The other libraries take quadratic time with this input, or crash.
-    worst({n: peers[n] for n in ("envoy-harmony", BASE)}, rounds)
+    worst({n: peers[n] for n in (OURS, BASE)}, rounds)
+    if other:
+        sys.exit("compare.py: other results than ours: " + "; ".join(other))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 measures package harmony: measure.py PACKAGE TASK FILE..."""
 
 import json
-import os
-import pathlib
 import sys
 import time
 
@@ -23,15 +21,10 @@ def timed(work):
 
 
 def encoder(peer):
-    if peer == "tiktoken":
-        import tiktoken
-        return tiktoken.get_encoding("o200k_base").encode_ordinary
-    if peer == "fastokens":
-        import fastokens
-        ranks = pathlib.Path(os.environ["TIKTOKEN_ENCODINGS_BASE"]) / "o200k_base.tiktoken"
-        return fastokens.Tokenizer.from_tiktoken(str(ranks), encoding="o200k_base").encode_ordinary
-    harmony = reference()
-    return lambda s: harmony.encode(s, disallowed_special=())
+    if peer != "tiktoken":
+        sys.exit(f"no encoder {peer}: what is a crate as well is measured natively, by rust/src/main.rs")
+    import tiktoken
+    return tiktoken.get_encoding("o200k_base").encode_ordinary
 
 
 def reference():
@@ -41,7 +34,6 @@ def reference():
 
 def encode(run, text):
     tokens, took = timed(lambda: run(text))
-    tokens = getattr(tokens, "ids", tokens)  # of an Encoding of fastokens
     return took, len(tokens), fnv(tokens)
 
 

@@ -4,7 +4,7 @@
 #
 #     peers.sh [ROUNDS]
 #
-# Needs Go, Cargo and Python 3. Downloads and builds are in the directory
+# Needs Go, Cargo with a C compiler, and Python 3. Downloads and builds are in the directory
 # $BENCH_DIR, by default .peers in this folder.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ command -v cargo >/dev/null || { echo "peers.sh: the Rust peers need cargo" >&2;
 mkdir -p "$dir/vocabulary" "$dir/texts"
 [ -x "$dir/venv/bin/python" ] || python3 -m venv "$dir/venv"
 pip="$dir/venv/bin/python -m pip --quiet --disable-pip-version-check"
-$pip install --no-deps -r "$here/../differential/requirements.txt" fastokens==0.3.5
+$pip install --no-deps -r "$here/../differential/requirements.txt"
 
 # The texts, from two packages.
 [ -f "$dir/texts/Django-5.2.tar.gz" ] || $pip download --no-deps --no-binary :all: -d "$dir/texts" Django==5.2

@@ -21,8 +21,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -70,6 +72,7 @@ func run(rounds int, benchtime, against string, update bool) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(os.Stdout, head(time.Now()))
 	if err := write(os.Stdout, table); err != nil {
 		return err
 	}
@@ -80,6 +83,13 @@ func run(rounds int, benchtime, against string, update bool) error {
 		return record(root)
 	}
 	return err
+}
+
+// head is the line above the table: figures are worth nothing without their date and
+// machine.
+func head(now time.Time) string {
+	return fmt.Sprintf("%s; %s/%s, %d CPUs, %s; CPU time, one thread", now.UTC().Format(time.DateOnly), runtime.GOOS,
+		runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
 // A bench is the work tree and the baseline, built.

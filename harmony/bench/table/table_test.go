@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -36,6 +37,14 @@ func TestAddOutput(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"random-letters"}, got.worstKinds()); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
+
+// TestHead checks that the table has its date, whatever the time zone.
+func TestHead(t *testing.T) {
+	east := time.Date(2026, 11, 27, 1, 0, 0, 0, time.FixedZone("east", 3*3600))
+	if got := head(east); !strings.HasPrefix(got, "2026-11-26; ") || !strings.Contains(got, " CPUs, go") {
+		t.Error(got)
 	}
 }
 
