@@ -41,24 +41,31 @@ type fakeEngine struct {
 // listenLoopback starts the engine on a socket and returns its address.
 func listenLoopback(t *testing.T) (e *fakeEngine, address string) {
 	t.Helper()
+	e = &fakeEngine{release: make(chan struct{}), waiting: make(chan string, 10)}
+	e.server, address = serveLoopback(t, e)
+	return e, address
+}
+
+// serveLoopback serves an engine on a socket and returns its address.
+func serveLoopback(t *testing.T, engine http.Handler) (server *http.Server, address string) {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "l")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = &fakeEngine{release: make(chan struct{}), waiting: make(chan string, 10)}
-	e.server = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute, Protocols: new(http.Protocols)}
-	e.server.Protocols.SetUnencryptedHTTP2(true)
+	server = &http.Server{Handler: engine, ReadHeaderTimeout: time.Minute, Protocols: new(http.Protocols)}
+	server.Protocols.SetUnencryptedHTTP2(true)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = e.server.Serve(l)
+		_ = server.Serve(l)
 	}()
 	t.Cleanup(func() {
-		_ = e.server.Close()
+		_ = server.Close()
 		<-ended
 	})
-	return e, "unix://" + socket
+	return server, "unix://" + socket
 }
 
 func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -324,6 +324,7 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 		NewID:    o.NewID,
 		Memory:   texts,
 		Limits:   limits,
+		KeptTTL:  cfg.Limits.KeptReasoningTTL.Duration,
 	}
 	// A nil pointer in the interface would not be nil.
 	if g.prompts != nil {

@@ -50,7 +50,8 @@
 //
 // User text never becomes a control token: text that spells a special token,
 // such as "<|start|>", is encoded as ordinary text. Only [AppendEncodeSpecial]
-// encodes such text as the special token. Limits apply to the depth and size of
+// encodes such text as the special token. [ReadWritten] lets a prompt repeat what a
+// model wrote, and only if it is well formed. Limits apply to the depth and size of
 // schemas, the memory of a Renderer's cache, and the headers of a Parser, which
 // keeps no content. In a schema, a reference to itself is rendered as any.
 //

@@ -38,6 +38,11 @@ type Message struct {
 	ContentType string
 
 	Content []Content
+
+	// Written is the whole message as the model wrote it, from <|start|> to the token that ends
+	// it. If it is not empty, a [Renderer] copies it, and the other fields only say what the
+	// message is. It must be well formed: [ReadWritten] returns it.
+	Written []Token
 }
 
 // Content is a part of a message: [Text], [*SystemContent] or

@@ -221,6 +221,14 @@ func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 		return dst, err
 	}
 
+	// What the model wrote has its tokens already. The entry before stays the last one, so that
+	// the message after this is found by it when the conversation is sent again.
+	if len(m.Written) > 0 {
+		dst = append(dst, m.Written...)
+		r.bounds.spend(4*len(m.Written), len(dst)) // the next call of spend reports the error
+		return dst, nil
+	}
+
 	// A key copies the instructions, so those that no entry can hold are not looked up at all.
 	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.accepts(m.instructionBytes()) {
 		r.last = nil

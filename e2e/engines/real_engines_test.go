@@ -199,7 +199,9 @@ func playScripts(t *testing.T, e realEngine) {
 // cache, where it keeps the blocks of all layers alike.
 func TestRealDiagnosis(t *testing.T) {
 	e := engineAt(t, "ENGINE_TEST_VLLM_FLAT", "vllm", metric("vllm:num_requests_running"))
-	startReal(t, e).DiagnosisIsExact(t, stack.ModelOf(e.kind), 128)
+	d := startReal(t, e)
+	d.DiagnosisIsExact(t, stack.ModelOf(e.kind), 128)
+	t.Run("history", func(t *testing.T) { d.HistoryIsExact(t, stack.ModelOf(e.kind), 128) })
 }
 
 const greeting = "Grüße, 世界 👋🏽!"

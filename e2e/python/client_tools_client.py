@@ -110,7 +110,7 @@ def turns(create, chained):
 def call(tool, arguments, output):
     return (
         "<|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>"
-        f"<|start|>assistant to=functions.{tool}<|channel|>commentary json<|message|>{arguments}<|call|>"
+        f"<|start|>assistant<|channel|>commentary to=functions.{tool} <|constrain|>json<|message|>{arguments}<|call|>"
         f"<|start|>functions.{tool} to=assistant<|channel|>commentary<|message|>{output}<|end|>"
     )
 

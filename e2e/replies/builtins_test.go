@@ -50,7 +50,7 @@ func TestBuiltinTools(t *testing.T) {
 
 					prompts := c.Prompts(t)
 					stack.WantPrompt(t, prompts[0], "## browser", "namespace browser {", "<|start|>user<|message|>")
-					stack.WantPrompt(t, prompts[3], "<|start|>assistant to=browser.search<|channel|>analysis code<|message|>{\"query\":\"cats\"}<|call|><|start|>browser.search to=assistant<|channel|>analysis<|message|>[0] cats",
+					stack.WantPrompt(t, prompts[3], "<|start|>assistant<|channel|>analysis to=browser.search code<|message|>{\"query\":\"cats\"}<|call|><|start|>browser.search to=assistant<|channel|>analysis<|message|>[0] cats",
 						"<|start|>browser.open to=assistant<|channel|>analysis<|message|>[1] The shop", "<|start|>browser.find to=assistant", "<|end|><|start|>assistant")
 					if c.Stream && !strings.Contains(c.Sse, "event: response.output_text.annotation.added\n") {
 						t.Errorf("no event has the citation:\n%s", c.Sse)
@@ -78,7 +78,7 @@ func TestBuiltinTools(t *testing.T) {
 
 					other := ask(t, "NOTHINK\nCALL python x\nSAY Shown.", runCode, outputs...)
 					wantKinds(t, other, "code_interpreter_call message")
-					stack.WantPrompt(t, c.Prompts(t)[1], "<|start|>assistant to=python<|channel|>analysis code<|message|>x<|call|><|start|>python to=assistant<|channel|>analysis<|message|>NameError")
+					stack.WantPrompt(t, c.Prompts(t)[1], "<|start|>assistant<|channel|>analysis to=python code<|message|>x<|call|><|start|>python to=assistant<|channel|>analysis<|message|>NameError")
 				})
 
 				t.Run("not configured", func(t *testing.T) {

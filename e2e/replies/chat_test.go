@@ -157,7 +157,7 @@ func TestToolTurns(t *testing.T) {
 				for _, want := range []string{
 					"// Gets the weather.\ntype get_weather = (_: {\ncity: string,\n}) => any;",
 					"<|channel|>analysis<|message|>I need both.<|end|>",
-					`to=functions.get_weather<|channel|>commentary json<|message|>{"city":"Rom"}<|call|>`,
+					`<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Rom"}<|call|>`,
 					"<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>sunny in Bern<|end|>",
 				} {
 					if !strings.Contains(prompt, want) {

@@ -106,7 +106,7 @@ func TestMCPOddTools(t *testing.T) {
 
 					prompts := c.Prompts(t)
 					for _, call := range odd.calls {
-						stack.WantPrompt(t, prompts[len(prompts)-1], "to="+label+"."+call[0]+"<|channel|>", "called "+call[1]+"<|end|>")
+						stack.WantPrompt(t, prompts[len(prompts)-1], "to="+label+"."+call[0]+" <|constrain|>", "called "+call[1]+"<|end|>")
 					}
 					body["previous_response_id"] = r.Get("id").Str
 				}

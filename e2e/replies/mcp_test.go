@@ -22,6 +22,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -87,6 +88,10 @@ func TestMCP(t *testing.T) {
 						t.Fatalf("%d model calls", len(requests))
 					}
 					stack.WantPrompt(t, requests[0].Prompt, "## docs", "namespace docs {", "type search = (_: {")
+					const written = `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=docs.search <|constrain|>json<|message|>{"q":"one"}<|call|>`
+					if !strings.HasPrefix(requests[1].Prompt, requests[0].Prompt+written) {
+						t.Errorf("the next prompt does not begin with what the model has seen and written:\n%s", requests[1].Prompt)
+					}
 					stack.WantPrompt(t, requests[1].Prompt, requests[0].Prompt, "<|start|>docs.search to=assistant<|channel|>commentary<|message|>found one<|end|><|start|>assistant")
 					if turns := r.Get("usage.output_tokens_details.output_tokens_per_turn").Array(); len(turns) != 2 || turns[0].Int()+turns[1].Int() != r.Get("usage.output_tokens").Int() {
 						t.Errorf("usage %s", r.Get("usage"))
@@ -239,7 +244,8 @@ func TestMCP(t *testing.T) {
 
 					r := ask(t, "completed", script)
 					wantKinds(t, r, "mcp_list_tools mcp_call mcp_call message")
-					stack.WantPrompt(t, c.Prompts(t)[1], `{"q":"a"}<|call|>`, "met a<|end|>", `{"q":"b"}<|call|>`, "met b<|end|>")
+					// The next prompt has the calls as the model wrote them, and the results after both.
+					stack.WantPrompt(t, c.Prompts(t)[1], `{"q":"a"}<|end|>`, `{"q":"b"}<|call|>`, "met a<|end|>", "met b<|end|>")
 				})
 
 				t.Run("with functions of the client", func(t *testing.T) {
@@ -795,7 +801,12 @@ func TestMCPPrompts(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	d := stack.Start(t, stack.Options{Config: stack.NewToolServer(t).Serve})
+	// The library has one form for calls.
+	server := stack.NewToolServer(t)
+	d := stack.Start(t, stack.Options{Config: func(c *config.Config) {
+		server.Serve(c)
+		c.ModelDefaults.History = turn.HistoryCanonical
+	}})
 	c := &stack.ResponsesClient{Dataplane: d}
 	input := "THINK Hm.\nCALL docs.search {\"q\":\"one\"}\nCALL docs.search {\"q\":\"two\"}"
 	r := c.Create(t, "completed", map[string]any{"input": input, "tools": stack.JSONArray(stack.DocsTool)})

@@ -100,7 +100,7 @@ func TestMessageTools(t *testing.T) {
 						"content.0.name": "web_search", "content.0.input.query": "cats", "content.3.content.0.url": "https://shop.example/", "content.3.content.0.title": "The shop",
 						"content.4.text": "3 €.", "stop_reason": "end_turn", "usage.server_tool_use.web_search_requests": "1",
 					},
-					[]string{"## browser", "to=browser.search<|channel|>analysis code<|message|>{\"query\":\"cats\"}<|call|>", "<|start|>browser.open to=assistant<|channel|>analysis<|message|>[1] The shop"},
+					[]string{"## browser", "<|channel|>analysis to=browser.search code<|message|>{\"query\":\"cats\"}<|call|>", "<|start|>browser.open to=assistant<|channel|>analysis<|message|>[1] The shop"},
 				},
 				{
 					"code", "NOTHINK\nCALL python x = 4\nCALL python x\nSAY four", `,"tools":[{"type":"code_execution_20250825","name":"code_execution"}]`,

@@ -138,7 +138,7 @@ func TestResponsesToolTurns(t *testing.T) {
 						}
 
 						want := "<|start|>assistant<|channel|>analysis<|message|>I need it.<|end|>" +
-							"<|start|>assistant to=" + tool.name + "<|channel|>commentary json<|message|>" + tool.arguments + "<|call|>" +
+							"<|start|>assistant<|channel|>commentary to=" + tool.name + " <|constrain|>json<|message|>" + tool.arguments + "<|call|>" +
 							"<|start|>" + tool.name + " to=assistant<|channel|>commentary<|message|>sunny<|end|><|start|>assistant"
 						if prompt := d.AwaitEngine(t, id, stack.StateFinished).Prompt; !strings.HasSuffix(prompt, want) {
 							t.Errorf("the prompt does not end with %s:\n%s", want, prompt)

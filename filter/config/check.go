@@ -138,6 +138,7 @@ func (m Model) check(path string) (errs faults) {
 	errs.optional(path+".effort_updates", m.EffortUpdates, turn.EffortExact, turn.EffortKeepPrefix)
 	errs.optional(
 		path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)
+	errs.optional(path+".history", m.History, turn.HistoryExact, turn.HistoryCanonical)
 	if m.ContextLength < 0 {
 		errs.add(
 			"%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path)

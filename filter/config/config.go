@@ -209,6 +209,10 @@ type Model struct {
 	// repair, where there is only one way, or pass. retry: what cannot be repaired, or breaks
 	// the tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments"`
+	// History says how the model's own steps of an unfinished turn are rendered in later prompts.
+	// exact: as the model wrote them, which is what its engine has in its cache. canonical: all in
+	// the form of OpenAI's library.
+	History string `json:"history"`
 	// Reasoning bounds the model's reasoning.
 	Reasoning Reasoning `json:"reasoning"`
 	// Prices are what the model's tokens cost.
@@ -478,6 +482,7 @@ func Defaults() *Config {
 			Effort:          string(harmony.EffortMedium),
 			EffortUpdates:   turn.EffortExact,
 			ToolArguments:   turn.ArgumentsRepair,
+			History:         turn.HistoryExact,
 		},
 		OnMalformed:     turn.MalformedRepair,
 		Images:          turn.ImagesPlaceholder,
@@ -604,6 +609,7 @@ func (m Model) over(d Model) Model {
 	m.Effort = cmp.Or(m.Effort, d.Effort)
 	m.EffortUpdates = cmp.Or(m.EffortUpdates, d.EffortUpdates)
 	m.ToolArguments = cmp.Or(m.ToolArguments, d.ToolArguments)
+	m.History = cmp.Or(m.History, d.History)
 	m.Prices.Input = cmp.Or(m.Prices.Input, d.Prices.Input)
 	m.Prices.CachedInput = cmp.Or(m.Prices.CachedInput, d.Prices.CachedInput)
 	m.Prices.Output = cmp.Or(m.Prices.Output, d.Prices.Output)

@@ -41,6 +41,7 @@ models:
 		return m.over(Model{
 			Engine: "sglang", Effort: "low", EffortUpdates: turn.EffortExact, Identity: turn.DefaultIdentity,
 			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0, ToolArguments: turn.ArgumentsRepair,
+			History: turn.HistoryExact,
 		})
 	}
 	for _, tt := range []struct {

@@ -23,6 +23,7 @@ func (c *Config) TurnModel(m *Model, contextLength int, tenant string) *turn.Mod
 		ReasoningFields: c.ReasoningFields,
 		UnknownTools:    c.UnknownTools,
 		ToolArguments:   m.ToolArguments,
+		History:         m.History,
 		Reasoning:       c.reasoningLimits(m, tenant),
 	}
 }

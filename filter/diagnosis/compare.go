@@ -79,6 +79,9 @@ func cause(earlier, now *Print, message int) Cause {
 		return Compacted
 	case is.Truncated:
 		return Truncated
+	// The client cannot change the form of a call, only what it says.
+	case before.called != 0 && before.called == after.called && before.header != after.header:
+		return Respelled
 	case earlier.part(message).channel != analysis || now.part(message).channel == analysis:
 		return History
 	// Behind an answer the format drops reasoning. Without one, the client has not sent it.

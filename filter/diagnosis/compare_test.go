@@ -194,6 +194,25 @@ var changes = []struct {
 	}, func(r request) request {
 		return r.with(call("{}"), result(long("result")), said("analysis", long("another")), call("{}"), result(long("more")))
 	}, ReasoningLost, 3, RoleAssistant},
+	{"a call in another form", func(r request) request {
+		r = r.with(said("analysis", long("thought")), call("{}"), result(long("result")))
+		r.messages[2].Written = harmony.AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>")
+		return r
+	}, func(r request) request {
+		return r.with(said("analysis", long("thought")), call("{}"), result(long("result")), call("{}"), result(long("more")))
+	}, Respelled, 4, RoleAssistant},
+	{"another call", func(r request) request {
+		r = r.with(said("analysis", long("thought")), call("{}"), result(long("result")))
+		r.messages[2].Written = harmony.AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}<|call|>")
+		return r
+	}, func(r request) request {
+		return r.with(said("analysis", long("thought")), call("{}"), result(long("result")), call("{}"), result(long("more")))
+	}, History, 4, RoleAssistant},
+	{"other arguments", func(r request) request {
+		return r.with(said("analysis", long("thought")), call("{}"), result(long("result")))
+	}, func(r request) request {
+		return r.with(said("analysis", long("thought")), call(`{"a":1}`), result(long("result")), call("{}"), result(long("more")))
+	}, History, 4, RoleAssistant},
 	{"a compaction", func(r request) request { return r.with(said("final", long("answer")), user(long("second"))) }, func(r request) request {
 		r.summary = "s"
 		return r.with(user(long("summary")), user(long("third")))
@@ -274,7 +293,7 @@ func TestWords(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
-	for c := None; c <= OtherReplica; c++ {
+	for c := None; c <= Respelled; c++ {
 		if name := c.String(); seen[name] || (name == "") != (c == None) {
 			t.Errorf("cause %d has the name %q", c, name)
 		}

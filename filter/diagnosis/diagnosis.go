@@ -32,11 +32,14 @@ const (
 	History                     // another message differs
 	NotCached                   // the engine did not have tokens that it was sent before
 	OtherReplica                // the same, and another replica has answered than before
+	// A call of the model, as it wrote it before, is in the library's form now. It comes last, because
+	// records have the numbers.
+	Respelled
 )
 
 var causeNames = [...]string{
 	"", "model", "cache_salt", "system", "date", "effort", "instructions", "tools", "tools_reordered", "format",
-	"compacted", "truncated", "reasoning", "reasoning_lost", "history", "not_cached", "other_replica",
+	"compacted", "truncated", "reasoning", "reasoning_lost", "history", "not_cached", "other_replica", "respelled",
 }
 
 // String returns the cause's name in logs and metrics; "" for None.

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -66,6 +67,8 @@ type Print struct {
 type part struct {
 	sum     uint64 // of its tokens and of all before it
 	start   uint32 // index of its first token
+	called  uint32 // the hash of whom it calls; 0: nobody
+	header  uint32 // of such a message: the hash of its header
 	role    Role
 	channel channel
 }
@@ -210,7 +213,30 @@ func newPart(message []harmony.Token, start int) part {
 		}
 	}
 
+	if p.role == RoleAssistant && p.channel == otherChannel {
+		p.addCall(message)
+	}
 	return p
+}
+
+// addCall sets what tells calls from one another, and spellings of the same header.
+func (p *part) addCall(message []harmony.Token) {
+	end := slices.Index(message[:min(len(message), maxHeader)], harmony.TokenMessage)
+	if end < 0 {
+		return
+	}
+
+	// A text ends where the next control token is spelled out.
+	var buffer [4 * maxHeader]byte
+	header, err := harmony.AppendDecode(buffer[:0], message[:end])
+	_, recipient, found := bytes.Cut(header, []byte(" to="))
+	if err != nil || !found {
+		return
+	}
+	if n := bytes.IndexAny(recipient, " <"); n >= 0 {
+		recipient = recipient[:n]
+	}
+	p.called, p.header = uint32(Text(recipient))|1, uint32(Text(header)) //nolint:gosec // parts of hashes
 }
 
 // has reports whether the messages from the i-th on include one for which is returns
@@ -232,6 +258,6 @@ func (p *Print) Tokens() int { return p.tokens }
 
 // Bytes returns the approximate size of the print in memory.
 func (p *Print) Bytes() int64 {
-	const overhead, partBytes = 352, 16
+	const overhead, partBytes = 400, 24
 	return int64(overhead + len(p.head.Model) + 8*cap(p.blocks) + partBytes*cap(p.parts))
 }

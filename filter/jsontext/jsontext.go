@@ -15,7 +15,7 @@
 // Writing is appending to a byte slice: [AppendEscaped] for the text of deltas,
 // [AppendCompact] for JSON that is there already, and [Writer] for objects and server-sent
 // events. [AppendShown] and [AppendSorted] write JSON in one spelling, for prompts and for
-// comparisons. See the example of Writer.
+// comparisons; [Same] compares JSON in any spelling. See the example of Writer.
 package jsontext
 
 import (

@@ -56,7 +56,7 @@ func (t *Turn) NewCheck() *Check {
 	for i := range c.readers {
 		c.readers[i] = t.NewReader(func(Event) {})
 		// The text is kept by the readers that the client's output comes from.
-		c.readers[i].check, c.readers[i].keeps = c, false
+		c.readers[i].check, c.readers[i].keeps, c.readers[i].written = c, false, writtenTokens{}
 	}
 	return c
 }

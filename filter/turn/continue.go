@@ -13,8 +13,9 @@ import (
 // tool calls. room is how many tokens the reply may still have; 0: as many as
 // the context leaves.
 //
-// The next turn's prompt is this one's followed by the items. Where they lack the
-// reasoning that led to this turn's calls, it is inserted. A call is required in
+// The next turn's prompt is this one's followed by the items, as the model wrote them where
+// they mean the same. Where they lack the reasoning that led to this turn's calls, it is
+// inserted. A call is required in
 // a reply's first turn only; the rest of the output's spec applies to all turns.
 // Tools that join by an item must be among [Input].Deferred; those that the prompt
 // has already are rendered again. A turn whose [Input] had Continue has no next one.
@@ -23,16 +24,16 @@ func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *ap
 	next := *t
 	next.verifier.settled = Undecided
 	next.number++
-	next.fault, next.reasoned = nil, nil
+	next.fault, next.kept, next.begun = nil, nil, nil
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
-	// error.
-	items, _ = insertReasoning(items, t.reasoned.read)
+	// error. The context that the turn was prepared in has ended.
+	kept, _ := t.rc.Within(ctx).insertKept(items, t.kept.read)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
 	r := rendering{&t.rc, t.rc.renderLimit()}
 	prompt, err := r.append(ctx, slices.Clip(t.Engine.Prompt[:t.completionStart]),
-		(&Prefix{}).messages(opening{}, items))
+		(&Prefix{}).messages(opening{}, kept.items))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package turn
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,8 +26,8 @@ import (
 // items decide whether its texts are preambles, and its reasoning may belong to
 // one of its calls.
 //
-// A prefix does not depend on the request's instructions, tools, effort and model.
-// It is immutable and safe for concurrent use.
+// A prefix does not depend on the request's instructions, tools, effort and model, except
+// for the model's setting of the history. It is immutable and safe for concurrent use.
 type Prefix struct {
 	// Number of rendered items.
 	settled int
@@ -43,8 +44,14 @@ type Prefix struct {
 	answered int
 	// Of the rendered items after the last answer, with reasoning.
 	since []harmony.Token
+	// What of since the model has generated is as it wrote it: [Model].History.
+	exact bool
 	// Of the last summary among the rendered items; 0: there is none.
 	summary diagnosis.Sum
+	// What is kept of the rendered items after the last answer, and when it was kept on last; 0: it
+	// has not been.
+	choices []keptChoice
+	renewed atomic.Int64
 	// The calls among the rendered items that have no output.
 	open []Item
 	// Number of these that precede the last answer.
@@ -78,6 +85,9 @@ func (p *Prefix) Bytes() int64 {
 	for _, j := range p.joined {
 		n += j.bytes()
 	}
+	for i := range p.choices {
+		n += p.choices[i].bytes()
+	}
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
 			item := &items[i]
@@ -88,6 +98,15 @@ func (p *Prefix) Bytes() int64 {
 	return int64(n)
 }
 
+// errOtherHistory is why a prefix is not extended for a model with another setting.
+var errOtherHistory = errors.New("the prefix has the model's steps in another form")
+
+// otherHistory reports whether the prefix has the model's steps in another form than a model's
+// prompts have them: a conversation may go on with another model, or after a reload.
+func (p *Prefix) otherHistory(m *Model) bool {
+	return p != nil && len(p.since) > 0 && p.exact != (m.History == HistoryExact)
+}
+
 // Extend returns the prefix of the items of before followed by items. An error
 // means that no turn with these items can be prepared, that they are longer than
 // the model's context, or that the store could not be read. The prefix keeps no
@@ -96,15 +115,20 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if before == nil {
 		before = &Prefix{}
 	}
+	if before.otherHistory(rc.Model) {
+		return nil, errOtherHistory
+	}
+	// Chains are also remembered after the request has been decoded.
+	rc = rc.Within(ctx)
 
 	items = afterCalls(slices.Concat(before.pending, items))
 	decidePhases(items, Unphased)
-	end := stepEnd(items)
-	if before.settled == 0 && onlyTools(items[:end]) {
-		// The instructions after them stand in the same message.
-		end = 0
-	}
 
+	kept, end, err := rc.settle(ctx, before, items)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.rendered(&kept)
 	settled, pending := items[:end], items[end:]
 
 	pairs, apiErr := before.openAfter(settled)
@@ -117,10 +141,12 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 
 	next := &Prefix{
 		settled:      before.settled + len(settled),
+		exact:        rc.Model.History == HistoryExact,
 		first:        before.first,
 		start:        before.start.with(settled),
 		summary:      before.summary,
 		lastUserText: rc.lastUserText(before.lastUserText, settled),
+		choices:      before.choicesBefore(kept.choices, settled),
 		open:         cloneItems(pairs.open),
 		openPast:     pairs.past,
 		pending:      cloneItems(pending),
@@ -138,25 +164,59 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	var begin opening
 	if before.settled == 0 {
 		begin, settled = cutOpening(settled)
+		_, kept.items = cutOpening(kept.items)
 		begin.instructions = strings.Clone(begin.instructions)
 		next.first = begin
 	}
 
-	// From here on in the way of [RequestContext.Prepare]: with the reasoning that is kept, and then
-	// to tokens.
-	settled, err := rc.withKeptReasoning(ctx, settled)
-	if err != nil {
-		return nil, err
-	}
-	if apiErr := rc.extendTokens(ctx, next, before, before.messages(begin, settled)); apiErr != nil {
+	plain, since := before.messages(begin, settled), before.messages(begin, kept.items)
+	if apiErr := rc.extendTokens(ctx, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
 	return next, nil
 }
 
-// extendTokens sets the tokens of next to those of before followed by msgs.
+// settle returns the items that are rendered, with what is kept of them, and how many of items
+// those are: what follows can still change.
+func (rc *RequestContext) settle(
+	ctx context.Context, before *Prefix, items []Item,
+) (kept keptItems, end int, err error) {
+	end = stepEnd(items)
+	if kept, err = rc.withKept(ctx, items[:end]); err != nil {
+		return kept, 0, err
+	}
+
+	// What the model wrote in one step is rendered together, though the results of some of its calls
+	// have come.
+	if kept.open >= 0 {
+		end, kept.items = kept.open, kept.items[:kept.before]
+	}
+	if before.settled == 0 && onlyTools(items[:end]) {
+		// The instructions after them stand in the same message.
+		end, kept.items, kept.choices = 0, nil, nil
+	}
+	return kept, end, nil
+}
+
+// choicesBefore returns the choices of the prefix and of the items after it that are not followed
+// by an answer.
+func (p *Prefix) choicesBefore(choices []keptChoice, items []Item) []keptChoice {
+	answered := func(i Item) bool { return i.Kind == Answer && i.Text != "" }
+	if p.choices == nil || slices.ContainsFunc(items, answered) {
+		return choices
+	}
+
+	all := slices.Concat(p.choices, choices)
+	for i := range p.choices {
+		all[i].at = max(all[i].at, p.renewed.Load())
+	}
+	return all
+}
+
+// extendTokens sets the tokens of next to those of before followed by messages: as they are shown
+// after an answer, and with what is kept of them.
 func (rc *RequestContext) extendTokens(
-	ctx context.Context, next, before *Prefix, msgs []harmony.Message,
+	ctx context.Context, next, before *Prefix, answered, kept []harmony.Message,
 ) (err *apierror.Error) {
 	renderer := rendering{rc, rc.renderLimit()}
 
@@ -166,19 +226,19 @@ func (rc *RequestContext) extendTokens(
 	}
 
 	next.answered = before.answered
-	if end := lastAnswer(msgs) + 1; end > 0 {
-		if plain, err = renderer.append(ctx, plain, msgs[:end]); err != nil {
+	if end := lastAnswer(answered) + 1; end > 0 {
+		if plain, err = renderer.append(ctx, plain, answered[:end]); err != nil {
 			return err
 		}
-		next.answered, since, msgs = len(plain), nil, msgs[end:]
+		next.answered, since, answered, kept = len(plain), nil, answered[end:], kept[lastAnswer(kept)+1:]
 	}
-	if next.since, err = renderer.append(ctx, since, msgs); err != nil {
+	if next.since, err = renderer.append(ctx, since, kept); err != nil {
 		return err
 	}
 
 	// What later requests may show without reasoning is rendered without it, too.
-	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
-	next.plain, err = renderer.append(ctx, plain, msgs)
+	isReasoning := func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis }
+	next.plain, err = renderer.append(ctx, plain, slices.DeleteFunc(answered, isReasoning))
 	return err
 }
 
@@ -267,7 +327,7 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 				continue
 			}
 		default:
-			if item.Text == "" {
+			if item.Text == "" && item.Written == nil {
 				continue
 			}
 			if item.Kind == Answer {

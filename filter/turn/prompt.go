@@ -28,6 +28,10 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	// From here on rc is the turn's own copy, whose work ends with this context.
 	rc = &turn.rc
 
+	in, err := withOwnHistory(in, rc.Model)
+	if err != nil {
+		return nil, err
+	}
 	before := in.Before
 	if before == nil {
 		before = &Prefix{}
@@ -99,6 +103,22 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	return turn, nil
 }
 
+// withOwnHistory returns the input with its items in the place of a prefix that has the model's
+// steps in another form than the model's prompts have them.
+func withOwnHistory(in *Input, m *Model) (*Input, *apierror.Error) {
+	if !in.Before.otherHistory(m) {
+		return in, nil
+	}
+
+	all, err := in.Whole()
+	if err != nil {
+		return nil, err
+	}
+	own := *in
+	own.Before, own.Items = nil, slices.Concat(all, in.Items)
+	return &own, nil
+}
+
 // render returns the turn's prompt, for the items after before. It reads from the
 // store what earlier requests have kept.
 func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
@@ -111,7 +131,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	date, dateFault := rc.date(read, in, start)
 	head := rc.head(in, date, t.tools)
 
-	// Kept reasoning is part of the prompt, but not of what the client has sent: the comparison is of
+	// What is kept is part of the prompt, but not of what the client has sent: the comparison is of
 	// the latter.
 	t.diagnose(in, head, before, items, start)
 
@@ -120,17 +140,19 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
 	}
-	reasoned, keptFault := rc.withKeptReasoning(read, items)
+	kept, keptFault := rc.withKept(read, items)
+	defer rc.rendered(&kept)
 	t.fault = errors.Join(dateFault, keptFault)
+	t.due, t.before = rc.dueOf(before.choicesBefore(kept.choices, items)), before
 
 	renderer := rendering{rc, rc.renderLimit()}
 	if in.Truncate {
 		renderer.limit = min(renderer.limit, rc.room(in))
 	}
 
-	prompt, err := renderer.prompt(ctx, head, before, reasoned)
+	prompt, err := renderer.prompt(ctx, head, before, kept.items)
 	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > renderer.limit) {
-		prompt, err = rc.truncated(ctx, in, head, reasoned)
+		prompt, err = rc.truncated(ctx, in, head, kept.items)
 		t.truncated = true
 	}
 	if err != nil {
@@ -139,7 +161,10 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 
 	if in.Continue {
 		renderer.limit = rc.renderLimit()
-		prompt, t.prefix, err = renderer.continued(ctx, prompt, last)
+		begin := len(prompt)
+		if prompt, t.prefix, err = renderer.continued(ctx, prompt, last); err == nil {
+			t.begun = prompt[begin:]
+		}
 		return prompt, err
 	}
 
@@ -341,6 +366,9 @@ func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 // message returns an item in the form that the model was trained on; by is the
 // tool of a call or result.
 func message(item Item, by callee) harmony.Message {
+	if item.Written != nil {
+		return *item.Written
+	}
 	text := []harmony.Content{harmony.Text(item.Text)}
 
 	switch item.Kind {

@@ -63,6 +63,7 @@ type Reader struct {
 	verified verification
 	// Of the choice so far, to be kept.
 	reasoning reasoningText
+	written   writtenTokens
 	calls     []*CalledTool
 	// An answer, preamble or call has been emitted.
 	shown bool
@@ -115,6 +116,7 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 	// The header of a begun message is read as if the model had written it.
 	if len(t.prefix) == 0 {
 		reader.parser = harmony.NewParser(mode, harmony.RoleAssistant)
+		reader.written = t.newWritten()
 		return reader
 	}
 
@@ -123,6 +125,7 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 		// The renderer's headers are never malformed.
 		_ = reader.parse(token)
 	}
+	reader.written = t.newWritten()
 	return reader
 }
 
@@ -265,6 +268,9 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 		return r.malformed()
 	}
 
+	if r.written.on {
+		r.written.add(token)
+	}
 	before := r.parser.ContentTokens()
 	events, err := r.parser.Push(token)
 
@@ -341,9 +347,21 @@ func (r *Reader) end(length bool) *apierror.Error {
 		r.ending.finish = FinishStop
 	}
 
-	if len(r.reasoning.text) > 0 && len(r.calls) > 0 {
-		r.kept = r.turn.rc.newKeep(r.calls, string(r.reasoning.text))
-		r.turn.reasoned = r.kept
+	if len(r.calls) > 0 && r.check == nil {
+		r.keep()
 	}
 	return nil
+}
+
+// keep makes what later turns need of the choice, which has ended in calls.
+func (r *Reader) keep() {
+	kept := r.turn.rc.newKeep(r.calls, string(r.reasoning.text), r.writtenChoice())
+	r.turn.kept, r.written = kept, writtenTokens{}
+
+	// Without a store it is for the reply's next turn alone.
+	if r.keeps && kept != nil {
+		kept.due, kept.prefix = r.turn.due, r.turn.before
+		r.turn.due = nil
+		r.kept = kept
+	}
 }

@@ -24,8 +24,8 @@ func (rc *RequestContext) room(in *Input) int {
 
 // truncated renders the conversation without its oldest turns. It drops as few
 // turns as possible, and never the last one or instructions. items are those
-// after the request's prefix, with the reasoning that is kept for them; the items
-// of the prefix are read.
+// after the request's prefix, with what is kept of them; the items of the prefix
+// are read.
 func (rc *RequestContext) truncated(
 	ctx context.Context, in *Input, head *head, items []Item,
 ) ([]harmony.Token, *apierror.Error) {
@@ -42,7 +42,9 @@ func (rc *RequestContext) truncated(
 		read, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		// A fault has been noted by Prepare.
-		items, _ = rc.withKeptReasoning(read, items)
+		kept, _ := rc.withKept(read, items)
+		defer rc.rendered(&kept)
+		items = kept.items
 	}
 
 	whole := rendering{rc, rc.renderLimit()}

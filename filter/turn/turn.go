@@ -42,11 +42,13 @@ type Env struct {
 	// What prompts are compared with; nil: none is.
 	Prompts Prompts
 	Limits  Limits
+	// KeptTTL is how long Memory keeps texts; 0: for ever.
+	KeptTTL time.Duration
 }
 
 // Memory keeps small texts between requests: the reasoning of unfinished tool
-// turns, for clients that do not send it back, and the date on which a
-// conversation began. It may forget texts. The texts of a tenant are visible to
+// turns, for clients that do not send it back, what the model wrote in them, and the
+// date on which a conversation began. It may forget texts. The texts of a tenant are visible to
 // that tenant only. If it fails, a turn goes on without it. A store.Store is a
 // Memory.
 type Memory interface {
@@ -167,7 +169,10 @@ type Model struct {
 	// told, and has another turn.
 	UnknownTools string `json:"unknown_tools,omitempty"`
 	// The members of the tools' schemas are sorted.
-	Canonical bool            `json:"canonical_schemas,omitempty"`
+	Canonical bool `json:"canonical_schemas,omitempty"`
+	// How the model's own steps are rendered: "exact": as it wrote them, where they still mean the
+	// same; "" or "canonical": all in one form.
+	History   string          `json:"history,omitempty"`
 	Reasoning ReasoningLimits `json:"reasoning,omitzero"`
 	// Chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content".
 	ReasoningFields string `json:"reasoning_fields,omitempty"`
@@ -293,16 +298,20 @@ type Item struct {
 	Namespace string
 	// Of a call, the client's name of the tool; "" if the namespace itself is the tool.
 	Name string
-	// Of a call: the tool belongs to a built-in namespace, see [Input].Builtins.
-	Builtin bool
 	// Of the item in the request, for errors.
 	Path string
+	// Of a call: the tool belongs to a built-in namespace, see [Input].Builtins.
+	Builtin bool
 	// Of a result: it follows its call directly, also if other calls of the turn follow.
 	Hosted bool
 	// Of a user's text: it replaces the conversation before it.
 	Summary bool
 	// Of a Tools item; not nil there.
 	Tools *JoinedTools
+
+	// Of what the model has generated: the message as it wrote it. Only Prepare and Continue set
+	// it; nil: the other fields are rendered.
+	Written *harmony.Message
 }
 
 // tool returns the tool of a call.
@@ -417,8 +426,10 @@ type Turn struct {
 	watching watchRules
 	// Of the following turns; nil: they have the same spec.
 	later *laterSpec
-	// The header of the message that the reply continues, for the parser.
+	// The header of the message that the reply continues, for the parser, and all of the message
+	// that the prompt has.
 	prefix []harmony.Token
+	begun  []harmony.Token
 
 	// What the turn is within its reply.
 
@@ -428,8 +439,11 @@ type Turn struct {
 	id string
 	// Where in the prompt the model's own message begins.
 	completionStart int
-	// What the turn's choice keeps; nil while it goes on.
-	reasoned *Keep
+	// What the turn's choice keeps; nil while it goes on, and if it keeps nothing.
+	kept *Keep
+	// What earlier choices have kept, and is due to be kept on; the prefix that has some of them.
+	due    []keptChoice
+	before *Prefix
 	// The oldest turns of the conversation are left out.
 	truncated bool
 	// How the prompt is compared with earlier ones.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ type Behavior struct {
 
 	// What the tokens are, and the form of the events.
 	Seed          uint64
+	Headers       HeaderForm
 	Ungrammatical bool
 	Cumulative    bool
 	Cut           Count
@@ -42,6 +44,33 @@ type Behavior struct {
 	// What happens after FaultAt tokens.
 	Fault   string
 	FaultAt int
+}
+
+// HeaderForm is in which of the forms that models use the headers of calls are written, from 0;
+// [HeadersBySeed]: one of the first three.
+type HeaderForm int
+
+// HeadersBySeed chooses by the seed and the length of the conversation, so that a session has
+// several.
+const HeadersBySeed HeaderForm = -1
+
+func parseHeaderForm(value string) (HeaderForm, error) {
+	if value == "seed" {
+		return HeadersBySeed, nil
+	}
+	n, err := strconv.Atoi(value)
+	if err == nil && (n < 1 || n > callForms) {
+		err = fmt.Errorf("use seed, or a number from 1 to %d", callForms)
+	}
+	return HeaderForm(n - 1), err
+}
+
+// index returns the form in a conversation of so many messages.
+func (f HeaderForm) index(seed uint64, messages int) int {
+	if f != HeadersBySeed {
+		return int(f)
+	}
+	return rand.New(rand.NewPCG(seed, uint64(messages))).IntN(callForms - 1) //nolint:gosec // a count
 }
 
 // Count is a number, or the upper limit of a random one. 0 means "not set".
@@ -84,6 +113,8 @@ func (b *Behavior) set(key, value string) (err error) {
 
 	case "seed":
 		b.Seed, err = strconv.ParseUint(value, 10, 64)
+	case "headers":
+		b.Headers, err = parseHeaderForm(value)
 	case "output-ids":
 		b.Cumulative = value == "cumulative"
 		err = oneOf(value, "cumulative", "incremental")

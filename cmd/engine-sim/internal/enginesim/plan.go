@@ -475,6 +475,10 @@ func (s script) preludes() [][]harmony.Token {
 	return [][]harmony.Token{analysis, nil}
 }
 
+// callForms is how many forms of the header of a call there are. gpt-oss uses the first three,
+// and the last is that of OpenAI's library.
+const callForms = 4
+
 // headers returns the possible headers of the last message, best first.
 func (s script) headers(p prompt) [][]harmony.Token {
 	texts := []string{
@@ -486,12 +490,13 @@ func (s script) headers(p prompt) [][]harmony.Token {
 	// Grammars of engines and of the filter allow different ones of these forms.
 	if len(s.calls) > 0 {
 		to := s.calls[0].to
-		texts = []string{
+		forms := [callForms]string{
 			"<|channel|>commentary to=" + to + " <|constrain|>json<|message|>",
 			" to=" + to + "<|channel|>commentary <|constrain|>json<|message|>",
 			"<|channel|>commentary to=" + to + " json<|message|>",
 			" to=" + to + "<|channel|>commentary json<|message|>",
 		}
+		texts = slices.Concat(forms[p.form:], forms[:p.form])
 		if p.builtin(to) {
 			texts = []string{
 				"<|channel|>analysis to=" + to + " code<|message|>",

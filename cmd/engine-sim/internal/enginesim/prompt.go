@@ -51,6 +51,7 @@ type prompt struct {
 	begun    []harmony.Token // tokens after the open <|start|>assistant
 	open     bool            // the prompt ends with an open <|start|>
 	repeated bool            // the prompt was seen before
+	form     int             // of the headers of calls, among those that models use
 	// the model's reply so far: what follows the last message that is not the assistant's
 	reply   []harmony.Token
 	settled int // messages before the reply

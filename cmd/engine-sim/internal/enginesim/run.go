@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // run is a response that is being generated.
@@ -16,8 +19,9 @@ type run struct {
 	req       *modelRequest
 	choices   []*choice
 	reply     reply
-	begun     time.Time        // when the schedule of a rate starts
-	awaitPeer func() *apiError // waits for the other request of a disaggregated pair; nil: none
+	begun     time.Time                 // when the schedule of a rate starts
+	awaitPeer func() *apiError          // waits for the other request of a disaggregated pair; nil: none
+	computed  func(ids []harmony.Token) // stores what the engine has computed in its cache
 }
 
 // stream generates the choices in turn, sends them, and returns the state for the
@@ -167,6 +171,12 @@ func (r *run) tokens(c *choice, n int) {
 		sleep(r.ctx.Done(), max(r.req.behavior.Delay, c.pause()))
 		r.awaitDue(len(c.output))
 		c.step()
+	}
+
+	// Before the client knows of the end, because its next request may come at once. After an answer no
+	// prompt goes on with the output as it is, and load runs need not hash their prompts twice.
+	if n := len(c.output); c.finish == "stop" && c.output[n-1] == harmony.TokenCall {
+		r.computed(slices.Concat(r.req.prompt, c.output[:n-1]))
 	}
 }
 

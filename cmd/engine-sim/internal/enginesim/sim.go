@@ -302,11 +302,12 @@ func (s *Sim) plan(req *modelRequest, header, role string) (seq sequence, err er
 	// Only a line "AGAIN …" asks whether the prompt was seen before, so only prompts with one are kept.
 	p.repeated = strings.Contains(user, repeatedMark) && s.isRepeated(req.prompt)
 
-	seq = p.plan()
 	req.behavior, err = s.options.Behavior.With(header + " " + directives(user, role))
 	if err != nil {
 		return seq, fmt.Errorf("x-engine-sim: %w", err)
 	}
+	p.form = req.behavior.Headers.index(req.behavior.Seed, len(p.messages))
+	seq = p.plan()
 
 	// The plan is checked last: whether it is constrained depends on the directives.
 	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
@@ -382,7 +383,8 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 
 	run := run{
 		ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices,
-		reply: a.begin(s, req, choices),
+		reply:    a.begin(s, req, choices),
+		computed: func(ids []harmony.Token) { s.cache.add(ids, req.salt) },
 	}
 	if req.part != nil {
 		local, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)

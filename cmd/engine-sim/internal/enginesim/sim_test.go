@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,56 @@ const (
 	thought = "<|channel|>analysis<|message|>The user wants a reply.<|end|><|start|>assistant"
 	final   = "<|channel|>final<|message|>"
 )
+
+// TestHeaderForms shows in which forms the headers of calls are written.
+func TestHeaderForms(t *testing.T) {
+	forms := []string{
+		"<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
+		" to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+		"<|channel|>commentary to=functions.f json<|message|>{}<|call|>",
+		" to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+	}
+	output := func(directives string, messages int) string {
+		t.Helper()
+		text := strings.Repeat("<|start|>user<|message|>Hi<|end|>", messages) + "<|start|>user<|message|>NOTHINK\nCALL f {}<|end|><|start|>assistant"
+		seq, err := New(Options{}).plan(&modelRequest{prompt: harmony.AppendEncodeSpecial(nil, text)}, directives, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := make([]harmony.Token, len(seq.ids))
+		for i, id := range seq.ids {
+			ids[i] = harmony.Token(id)
+		}
+		return show(ids)
+	}
+
+	for i, want := range forms {
+		if got := output("headers="+strconv.Itoa(i+1), 0); got != want {
+			t.Errorf("form %d: %s", i+1, got)
+		}
+	}
+	if got := output("", 0); got != forms[0] {
+		t.Errorf("by default: %s", got)
+	}
+
+	seen := map[string]bool{}
+	for messages := range 40 {
+		got := output("headers=seed seed=7", messages)
+		if got != output("seed=7 headers=seed", messages) {
+			t.Error("the same seed has two forms")
+		}
+		seen[got] = true
+	}
+	if len(seen) != 3 || seen[forms[3]] {
+		t.Errorf("the forms by seed: %v", seen)
+	}
+
+	for _, wrong := range []string{"0", "5", "x", ""} {
+		if _, err := (Behavior{}).With("headers=" + wrong); err == nil {
+			t.Errorf("headers=%s is accepted", wrong)
+		}
+	}
+}
 
 // TestModel checks the output of the scripted model in both APIs.
 func TestModel(t *testing.T) {
@@ -258,6 +309,19 @@ func TestCache(t *testing.T) {
 	size := len(ask("SAY " + strings.Repeat("x ", 50)).Prompt)
 	if first, again, other := cached(""), cached(""), cached("tenant"); first != 0 || again != (size-1)/8*8 || other != 0 {
 		t.Errorf("cached %d, %d, with another salt %d; the prompt has %d", first, again, other, size)
+	}
+}
+
+// TestCacheOfCalls shows that an output that ends in a call is cached too, as a prompt goes on with it.
+func TestCacheOfCalls(t *testing.T) {
+	s := New(Options{BlockSize: 8})
+	r := ask("CALL f {\"x\":\"" + strings.Repeat("x ", 50) + "\"}")
+	output := harmony.AppendEncodeSpecial(nil, talk(t, s, "vllm", "", r).Texts[0])
+	computed := len(r.Prompt) + len(output) - 1
+	next := *r
+	next.Prompt = slices.Concat(r.Prompt, output, r.Prompt)
+	if got := talk(t, s, "vllm", "", &next).Usage.CachedTokens; got != computed/8*8 {
+		t.Errorf("cached %d of %d", got, computed)
 	}
 }
 

@@ -1,0 +1,195 @@
+package turn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How long a request waits for the store before it goes on without the texts
+// kept there, and how long the write at the end of its reply may take.
+const (
+	readTimeout  = time.Second
+	writeTimeout = 2 * time.Second
+)
+
+// maxKept bounds the reasoning that is kept for one turn, in bytes, and what is kept of the
+// tokens of one.
+const maxKept = 1 << 20
+
+// Keep is a job for the store: it writes what later requests need of a choice that
+// ended in tool calls, the reasoning that led to them, for clients that do not send
+// it back, and what the model wrote, so that prompts can begin with it.
+type Keep struct {
+	memory Memory
+	tenant string
+	// By name.
+	texts map[string]string
+	// What earlier choices of the conversation have kept and is due to be kept on, and the prefix that
+	// remembers when that was done; it may be nil.
+	due    []keptChoice
+	prefix *Prefix
+	now    time.Time
+}
+
+// newKeep returns the job for one choice; nil if there is nothing to keep. The texts are kept
+// once, under the id of the first call; the names of the other calls refer to that id.
+func (rc *RequestContext) newKeep(calls []*CalledTool, reasoning string, choice *writtenChoice) *Keep {
+	exact := rc.Model.History == HistoryExact && (choice != nil || reasoning != "")
+	if reasoning == "" && !exact {
+		return nil
+	}
+
+	first := calls[0].ID
+	keep := &Keep{memory: rc.Memory, tenant: rc.Tenant, texts: map[string]string{}}
+	if reasoning != "" {
+		keep.texts[reasoningKey(first)] = reasoning
+	}
+	for _, call := range calls[1:] {
+		keep.texts[firstCallKey(call.ID)] = first
+	}
+
+	// What was not written well is noted too: its reasoning has an age like that of others.
+	if exact {
+		keep.now = rc.Now()
+		if choice == nil {
+			choice = &writtenChoice{calls: callIDs(calls)}
+		}
+		keep.texts[writtenKey(first)] = choice.text(keep.now)
+	}
+	return keep
+}
+
+func callIDs(calls []*CalledTool) []string {
+	ids := make([]string, len(calls))
+	for i, call := range calls {
+		ids[i] = call.ID
+	}
+	return ids
+}
+
+// Do writes the texts to the store. It takes at most two seconds, and goes on
+// when ctx ends. It has no result.
+func (k *Keep) Do(ctx context.Context) (result any, err error) {
+	// The client may have gone, and comes back with the results of the calls.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	if err = k.memory.PutTexts(ctx, k.tenant, k.texts); err != nil {
+		return nil, fmt.Errorf("keep the reasoning of tool calls: %w", err)
+	}
+
+	if err = k.renew(ctx); err != nil {
+		err = fmt.Errorf("renew the reasoning of tool calls: %w", err)
+	}
+	return nil, err
+}
+
+// read is a [textReader] of what the job writes, before or after it is done. The
+// Keep may be nil.
+func (k *Keep) read([]string) (map[string]string, error) {
+	if k == nil {
+		return map[string]string{}, nil
+	}
+	return k.texts, nil
+}
+
+// renewedTogether is how many choices are read and written together to renew them.
+const renewedTogether = 64
+
+// renew writes what earlier choices have kept once more, with the time at which it does. In a
+// turn of hours they would expire one after the other, and each would change the beginning of
+// the prompt.
+func (k *Keep) renew(ctx context.Context) error {
+	for together := range slices.Chunk(k.due, renewedTogether) {
+		var names []string
+		for _, choice := range together {
+			names = append(names, choice.names()...)
+		}
+		texts, err := k.memory.Texts(ctx, k.tenant, names)
+		if err != nil {
+			return err //nolint:wrapcheck // Do says what was done
+		}
+
+		again := make(map[string]string, len(texts))
+		for _, name := range names {
+			if text, ok := texts[name]; ok {
+				again[name] = text
+			}
+		}
+		for _, choice := range together {
+			name := writtenKey(choice.calls[0])
+			if text, ok := again[name]; ok {
+				again[name] = writtenAt(text, k.now)
+			}
+		}
+		if err := k.memory.PutTexts(ctx, k.tenant, again); err != nil {
+			return err //nolint:wrapcheck // Do says what was done
+		}
+	}
+
+	// Where there is no prefix, the next request reads the new time.
+	if len(k.due) > 0 && k.prefix != nil {
+		k.prefix.renewed.Store(k.now.Unix())
+	}
+	return nil
+}
+
+// keptChoice is an earlier choice for which something is kept.
+type keptChoice struct {
+	// The ids of its calls.
+	calls []string
+	// When it was kept, in seconds.
+	at int64
+}
+
+// names returns the names of the texts that are kept for the choice.
+func (c *keptChoice) names() []string {
+	names := make([]string, 0, 1+len(c.calls))
+	names = append(names, reasoningKey(c.calls[0]), writtenKey(c.calls[0]))
+	for _, id := range c.calls[1:] {
+		names = append(names, firstCallKey(id))
+	}
+	return names
+}
+
+// bytes returns the approximate size of the choice in memory.
+func (c *keptChoice) bytes() int {
+	n := itemOverhead
+	for _, id := range c.calls {
+		n += itemOverhead + len(id)
+	}
+	return n
+}
+
+// dueOf returns the choices that are to be kept on, the oldest first: none before one of them has
+// half of its time behind it, and then all that have a quarter, so that those of a long turn are
+// renewed together, and not one with each reply.
+func (rc *RequestContext) dueOf(choices []keptChoice) []keptChoice {
+	if rc.KeptTTL <= 0 || len(choices) == 0 {
+		return nil
+	}
+
+	older := func(a, b keptChoice) int { return cmp.Compare(a.at, b.at) }
+	byAge := slices.SortedStableFunc(slices.Values(choices), older)
+	now := rc.Now()
+	if byAge[0].at >= now.Add(-rc.KeptTTL/2).Unix() {
+		return nil
+	}
+	recent := now.Add(-rc.KeptTTL / 4).Unix()
+	return slices.DeleteFunc(byAge, func(c keptChoice) bool { return c.at >= recent })
+}
+
+// The names of the texts. Replicas of an earlier version read the first two.
+
+func reasoningKey(callID string) string { return "reasoning:" + callID }
+
+func firstCallKey(callID string) string { return "first_call:" + callID }
+
+func writtenKey(callID string) string { return writtenPrefix + callID }
+
+const writtenPrefix = "written:"
+
+func isWrittenKey(name string) bool { return strings.HasPrefix(name, writtenPrefix) }

@@ -1,0 +1,178 @@
+package turn
+
+import (
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// sentStep is what a client has sent back of a step.
+type sentStep struct {
+	reasoning []string
+	preambles []string
+	// By id; nil: it has not come.
+	calls map[string]*Item
+	// How many have come.
+	came int
+}
+
+// asWritten returns the items of the step that begins at begin as the model wrote them, with the
+// results that stand between its calls after them, and where they end. It returns nil unless they
+// mean the same: nothing that a client has changed is undone. open reports that the items end
+// before all calls of the choice have come.
+func (rc *RequestContext) asWritten(
+	items []Item, begin int, choice *writtenChoice,
+) (same []Item, end int, open bool) {
+	if choice.messages == nil {
+		return nil, 0, false
+	}
+
+	sent, results, end := sentOf(items, begin, choice.calls)
+	if sent.came < len(choice.calls) {
+		return nil, 0, end == len(items) || items[end].Kind == Unphased
+	}
+
+	// More than the model has said in this choice.
+	if end < len(items) && items[end].Kind.OfModel() {
+		return nil, 0, false
+	}
+	if !rc.affordsComparison(items[begin:end], choice) || !sent.means(choice) {
+		return nil, 0, false
+	}
+
+	same = make([]Item, 0, len(choice.messages)+len(results))
+	next := 0
+	for i := range choice.messages {
+		m := &choice.messages[i]
+		item := Item{Kind: kindOf(m.Channel)}
+		if m.Recipient != "" {
+			item = *sent.calls[choice.calls[next]]
+			next++
+		}
+		item.Written = m
+		same = append(same, item)
+	}
+	return append(same, results...), end, false
+}
+
+// sentOf returns what the items from begin on say, up to the last one of the calls, the results
+// between them, and the index after it. It ends early at anything else.
+func sentOf(items []Item, begin int, ids []string) (s sentStep, results []Item, end int) {
+	s.calls = make(map[string]*Item, len(ids))
+	for _, id := range ids {
+		s.calls[id] = nil
+	}
+
+	for end = begin; end < len(items) && s.came < len(ids); end++ {
+		item := &items[end]
+		switch item.Kind {
+		// Of an empty text the model would see nothing.
+		case Reasoning, Preamble:
+			s.say(item)
+		case Call:
+			if earlier, expected := s.calls[item.CallID]; !expected || earlier != nil {
+				return s, results, end
+			}
+			s.calls[item.CallID] = item
+			s.came++
+		case Result:
+			if s.calls[item.CallID] == nil {
+				return s, results, end
+			}
+			results = append(results, *item)
+		default:
+			return s, results, end
+		}
+	}
+	return s, results, end
+}
+
+func (s *sentStep) say(item *Item) {
+	switch {
+	case item.Text == "":
+	case item.Kind == Reasoning:
+		s.reasoning = append(s.reasoning, item.Text)
+	default:
+		s.preambles = append(s.preambles, item.Text)
+	}
+}
+
+// means reports whether what was sent means what the model wrote. Reasoning may be left out: many
+// clients do not know it. The order of texts and calls among each other is the client's format's.
+func (s *sentStep) means(choice *writtenChoice) bool {
+	var reasoning, preambles []string
+	next := 0
+	for i := range choice.messages {
+		m := &choice.messages[i]
+		text := string(m.Content[0].(harmony.Text))
+
+		switch {
+		case m.Recipient != "":
+			if !sameCall(s.calls[choice.calls[next]], m, text) {
+				return false
+			}
+			next++
+		case kindOf(m.Channel) == Reasoning:
+			reasoning = append(reasoning, text)
+		default:
+			preambles = append(preambles, text)
+		}
+	}
+
+	return sameTexts(s.preambles, preambles) && (len(s.reasoning) == 0 || sameTexts(s.reasoning, reasoning))
+}
+
+// sameCall reports whether a call that was sent is the one of a message.
+func sameCall(sent *Item, m *harmony.Message, text string) bool {
+	switch {
+	case !calls(m, sent.tool()):
+		return false
+	// Most clients send arguments back as they are.
+	case sent.Text == text:
+		return true
+	}
+	return !sent.tool().isCode() && jsontext.Same(shownArguments(sent), text)
+}
+
+// sameTexts reports whether texts are the same except for white space around them. A client, and
+// a format that has only one of them, may have joined them by an empty line.
+func sameTexts(sent, written []string) bool {
+	return joinTexts(sent, asIs) == joinTexts(written, asIs) ||
+		joinTexts(sent, strings.TrimSpace) == joinTexts(written, strings.TrimSpace)
+}
+
+func asIs(text string) string { return text }
+
+func joinTexts(texts []string, cut func(string) string) string {
+	if len(texts) == 1 {
+		return strings.TrimSpace(texts[0])
+	}
+
+	parts := make([]string, 0, len(texts))
+	for _, text := range texts {
+		if text = cut(text); text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return strings.TrimSpace(strings.Join(parts, "\n\n"))
+}
+
+// comparedBytes is how many bytes are compared in a step of work, of the texts that were sent;
+// a token that the model wrote counts as four.
+const comparedBytes = 8
+
+// affordsComparison takes the work of comparing a step. Without it the step is rendered as the
+// client has sent it.
+func (rc *RequestContext) affordsComparison(sent []Item, choice *writtenChoice) bool {
+	size := 0
+	for i := range sent {
+		size += len(sent[i].Text)
+	}
+	for i := range choice.messages {
+		size += 4 * len(choice.messages[i].Written)
+	}
+
+	steps := size/comparedBytes + 1
+	return rc.Work.Affords(steps) && rc.Work.Spend(steps) == nil
+}

@@ -1,0 +1,212 @@
+package turn
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// A prompt that goes on with a conversation begins with the tokens that the engine has in its
+// cache: the prompt before, and the output of the model as it wrote it. The model spells the
+// header of a call in several ways, puts spaces into its arguments, and may cut words into
+// other tokens than an encoder does; a client sends back what all of that means. So the tokens
+// are kept, and stand in the next prompts as long as what the client sends back means the same.
+
+// The texts of the settings in [Model].
+const (
+	HistoryExact     = "exact"
+	HistoryCanonical = "canonical"
+)
+
+// writtenChoice is what the model wrote in a choice that ended in calls.
+type writtenChoice struct {
+	// The ids of its calls, in its order.
+	calls []string
+	// With their tokens; nil: not all of them may stand in a prompt as they are.
+	messages []harmony.Message
+}
+
+// writtenTokens collects the tokens of a choice. The zero value collects nothing.
+type writtenTokens struct {
+	on bool
+	// From the <|start|> of the first message on, which the prompt ends with.
+	tokens []harmony.Token
+}
+
+// maxWritten bounds the tokens that are collected. What has more is not kept.
+const maxWritten = maxKept / 4
+
+// begunMessage is what prompts end with.
+var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
+
+// newWritten begins to collect, where calls can be made.
+func (t *Turn) newWritten() writtenTokens {
+	if t.rc.Model.History != HistoryExact || t.noCalls || len(t.tools.byRecipient) == 0 {
+		return writtenTokens{}
+	}
+
+	begun := begunMessage
+	if len(t.begun) > 0 {
+		begun = t.begun
+	}
+	return writtenTokens{on: true, tokens: slices.Clone(begun)}
+}
+
+func (w *writtenTokens) add(token harmony.Token) {
+	if len(w.tokens) >= maxWritten {
+		*w = writtenTokens{}
+		return
+	}
+	w.tokens = append(w.tokens, token)
+}
+
+// writtenChoice returns what the model wrote in the choice, which has ended; nil if it must not
+// stand in a prompt as it is. Nothing that had to be repaired may, by whomever: a model that
+// sees its mistakes repeats them.
+func (r *Reader) writtenChoice() *writtenChoice {
+	w := &r.written
+	parsed := r.parser.Repairs()
+	if !w.on || r.ending.truncated || r.ending.matched != nil || len(r.repairs) > 0 || parsed.Total() > 0 {
+		return nil
+	}
+
+	// The engine does not generate on after the end of the last message, and may not even report
+	// its token. It has nothing of it in its cache.
+	if endsMessage(w.tokens[len(w.tokens)-1]) {
+		w.tokens = w.tokens[:len(w.tokens)-1]
+	}
+	messages, ok := harmony.ReadWritten(append(w.tokens, harmony.TokenCall))
+	if !ok {
+		return nil
+	}
+
+	choice := &writtenChoice{calls: callIDs(r.calls), messages: messages}
+	if !choice.complete() {
+		return nil
+	}
+	next := 0
+	for i := range messages {
+		if messages[i].Recipient == "" {
+			continue
+		}
+		if !calls(&messages[i], r.calls[next].tool()) {
+			return nil
+		}
+		next++
+	}
+	return choice
+}
+
+// complete reports whether the messages have as many calls as the choice, and end with the last
+// one. An answer beside calls is shown to clients as something else.
+func (c *writtenChoice) complete() bool {
+	n := 0
+	for i := range c.messages {
+		m := &c.messages[i]
+		if m.Channel == harmony.ChannelFinal {
+			return false
+		}
+		if m.Recipient != "" {
+			n++
+		}
+	}
+	return n > 0 && n == len(c.calls) && c.messages[len(c.messages)-1].Recipient != ""
+}
+
+// calls reports whether a message is a call of a tool, in the tool's own name and on the
+// channel on which such calls are made: from another one it would disappear with an answer.
+func calls(m *harmony.Message, tool ToolName) bool {
+	channel, _ := callee{builtin: tool.Builtin}.form()
+	return m.Recipient == recipient(tool) && m.Channel == channel
+}
+
+// What the store has is one line of text: a version, the time in seconds, and in base64 the ids
+// of the calls and the tokens as varints, which take less room than their text.
+const writtenVersion = "1"
+
+// text returns the choice as it is kept, without its messages if they are too long.
+func (c *writtenChoice) text(now time.Time) string {
+	body := binary.AppendUvarint(nil, uint64(len(c.calls)))
+	for _, id := range c.calls {
+		body = append(binary.AppendUvarint(body, uint64(len(id))), id...)
+	}
+
+	head := len(body)
+	for i := range c.messages {
+		for _, token := range c.messages[i].Written {
+			body = binary.AppendUvarint(body, uint64(token))
+		}
+	}
+	if base64.RawStdEncoding.EncodedLen(len(body)) > maxKept {
+		body = body[:head]
+	}
+
+	return writtenVersion + strconv.FormatInt(now.Unix(), 36) + "." + base64.RawStdEncoding.EncodeToString(body)
+}
+
+// writtenAt returns a text of the store with another time.
+func writtenAt(text string, now time.Time) string {
+	_, body, ok := strings.Cut(text, ".")
+	if !ok || !strings.HasPrefix(text, writtenVersion) {
+		return text
+	}
+	return writtenVersion + strconv.FormatInt(now.Unix(), 36) + "." + body
+}
+
+// readWrittenChoice reads a text of the store. It returns false if it is none of a choice whose
+// first call is first: whatever else stands there must not become part of a prompt.
+func readWrittenChoice(first, text string) (c *writtenChoice, at int64, ok bool) {
+	text, ok = strings.CutPrefix(text, writtenVersion)
+	head, encoded, found := strings.Cut(text, ".")
+	at, err := strconv.ParseInt(head, 36, 64)
+	if !ok || !found || err != nil || len(encoded) > maxKept {
+		return nil, 0, false
+	}
+	body, err := base64.RawStdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, 0, false
+	}
+
+	c = &writtenChoice{}
+	count, body, ok := cutUvarint(body)
+	for ; ok && count > 0; count-- {
+		var length uint64
+		if length, body, ok = cutUvarint(body); !ok || length > uint64(min(len(body), maxNameBytes)) {
+			return nil, 0, false
+		}
+		c.calls = append(c.calls, string(body[:length]))
+		body = body[length:]
+	}
+	if !ok || len(c.calls) == 0 || c.calls[0] != first {
+		return nil, 0, false
+	}
+
+	// Most tokens have two bytes or three.
+	tokens := make([]harmony.Token, 0, len(body)/2)
+	for i := 0; i < len(body); {
+		token, n := binary.Uvarint(body[i:])
+		if n <= 0 || token > uint64(harmony.LastToken) {
+			return nil, 0, false
+		}
+		tokens = append(tokens, harmony.Token(token))
+		i += n
+	}
+
+	if c.messages, ok = harmony.ReadWritten(tokens); !ok || len(tokens) > 0 && !c.complete() {
+		return nil, 0, false
+	}
+	return c, at, true
+}
+
+func cutUvarint(b []byte) (value uint64, rest []byte, ok bool) {
+	value, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return value, b[n:], true
+}
