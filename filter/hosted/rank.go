@@ -4,19 +4,13 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"unicode"
+	"unicode/utf8"
 )
-
-// searchText is what a search knows of a tool.
-type searchText struct {
-	counts map[string]int // of its words
-	length int            // of the counts together
-}
 
 // The bounds of a search.
 const (
-	maxIndexed    = 2 << 10 // bytes of a tool's name and description
+	maxIndexed    = 2 << 10 // bytes of a tool's names and descriptions, or of a query
 	maxQueryWords = 64
 	nameWeight    = 3 // how often a word of the name counts
 )
@@ -28,86 +22,151 @@ const (
 	lengthBias = 0.75
 )
 
-// newSearchText indexes a tool, once for all searches of a reply.
-func newSearchText(name, description string) *searchText {
-	t := &searchText{counts: map[string]int{}}
-	add := func(text string, weight int) {
-		for _, w := range searchWords(text) {
-			t.counts[w] += weight
-			t.length += weight
+// rank returns the indexes of the tools that fit a query best, at most limit, the best one
+// first. Tools without a word of the query do not fit. It ranks by BM25, in which words that
+// few tools have count more. It takes its steps of work before it reads a tool: an error of
+// spend ends it with [ErrWork].
+//
+// Nothing is kept of the tools but numbers: an index of a tool's words took ten times the
+// memory of the tool, and most replies search once.
+func rank(spend func(steps int) error, tools []*Deferred, query string, limit int) ([]int, error) {
+	s := search{words: map[string]int{}}
+	// The model writes the query, and each word of a tool is looked for in it. A word counts
+	// once, however often the query has it.
+	most := maxQueryWords
+	eachWord(query, func(word []byte) {
+		if _, known := s.words[string(word)]; !known && most > 0 {
+			s.words[string(word)] = len(s.words)
 		}
-	}
-	add(name, nameWeight)
-	add(description, 1)
-	return t
-}
+		most--
+	})
+	s.having, s.counts = make([]int, len(s.words)), make([]int, len(s.words))
 
-// rank returns the indexes of the texts that fit a query best, at most limit, the best
-// one first. Texts without a word of the query do not fit. It ranks by BM25, in which
-// words that few texts have count more.
-func rank(texts []*searchText, query string, limit int) []int {
-	// A word counts once, however often the query has it.
-	words := searchWords(query)
-	// The model writes the query, and each word is looked for in each text.
-	words = words[:min(len(words), maxQueryWords)]
-	slices.Sort(words)
-	words = slices.Compact(words)
-
-	// How many texts have a word.
-	having := make(map[string]int, len(words))
-	total := 0
-	for _, t := range texts {
-		for _, w := range words {
-			if t.counts[w] > 0 {
-				having[w]++
-			}
-		}
-		total += t.length
-	}
-
-	// The bounds keep the quotient defined where there are no texts, or no words in them.
-	mean := float64(max(total, 1)) / float64(max(len(texts), 1))
-
-	scores := make([]float64, len(texts))
 	var fit []int
-	for i, t := range texts {
-		for _, w := range words {
-			n := float64(t.counts[w])
-			if n == 0 {
-				continue
-			}
-			rarity := math.Log(1 + (float64(len(texts)-having[w])+0.5)/(float64(having[w])+0.5))
-			scores[i] += rarity * n * (saturation + 1) /
-				(n + saturation*(1-lengthBias+lengthBias*float64(t.length)/mean))
+	total := 0
+	for i, d := range tools {
+		length, err := s.count(spend, d)
+		if err != nil {
+			return nil, err
 		}
+		total += length
 
-		if scores[i] > 0 {
+		fits := false
+		for k, n := range s.counts {
+			if n > 0 {
+				s.having[k]++
+				fits = true
+			}
+		}
+		if fits {
 			fit = append(fit, i)
 		}
 	}
 
-	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	// How rare a word is, and how long the tools are, is known once all of them were read.
+	scores := make([]float64, len(fit))
+	mean := float64(max(total, 1)) / float64(max(len(tools), 1))
+	for n, i := range fit {
+		length, err := s.count(spend, tools[i])
+		if err != nil {
+			return nil, err
+		}
+		scores[n] = s.score(len(tools), float64(length)/mean)
+	}
 
-	return fit[:min(len(fit), limit)]
+	order := make([]int, len(fit))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+
+	order = order[:min(len(order), limit)]
+	for n, k := range order {
+		order[n] = fit[k]
+	}
+
+	return order, nil
 }
 
-// searchWords returns the words of the beginning of a text, in lower case and without
-// the s of a plural. Names are split where their letters change to upper case.
-func searchWords(text string) []string {
+// search is a search by words while it runs.
+type search struct {
+	// The words of the query, with their places in what follows.
+	words map[string]int
+	// For each word, how many tools have it.
+	having []int
+	// For each word, how often the tool has it that was read last.
+	counts []int
+}
+
+// bytesPerStep is how many bytes of a tool's text a step of work reads, each in some 15 ns.
+const bytesPerStep = 3
+
+// count counts the words of the query in a tool. It returns how many words the tool has.
+func (s *search) count(spend func(steps int) error, d *Deferred) (int, error) {
+	clear(s.counts)
+	length, left := 0, maxIndexed
+
+	// The description of a namespace, which all its tools have, is read where theirs is short.
+	for _, part := range []struct {
+		text   string
+		weight int
+	}{
+		{d.Namespace, nameWeight},
+		{d.Tool.Name, nameWeight},
+		{d.Tool.Description, 1},
+		{d.About, 1},
+	} {
+		text := part.text[:min(len(part.text), left)]
+		left -= len(text)
+		if spend(1+len(text)/bytesPerStep) != nil {
+			return 0, ErrWork
+		}
+
+		eachWord(text, func(word []byte) {
+			length += part.weight
+			if k, ok := s.words[string(word)]; ok {
+				s.counts[k] += part.weight
+			}
+		})
+	}
+
+	return length, nil
+}
+
+// score returns how well the tool fits that was counted last, whose length is a part of the mean.
+func (s *search) score(tools int, length float64) float64 {
+	score := 0.0
+	for k, count := range s.counts {
+		n := float64(count)
+		if n == 0 {
+			continue
+		}
+		rarity := math.Log(1 + (float64(tools-s.having[k])+0.5)/(float64(s.having[k])+0.5))
+		score += rarity * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*length))
+	}
+
+	return score
+}
+
+// eachWord calls do with each word of the beginning of a text, in lower case and without the s
+// of a plural. Names are split where their letters change to upper case. A word is gone after
+// its call.
+func eachWord(text string, do func(word []byte)) {
 	text = text[:min(len(text), maxIndexed)]
-	var words []string
-	var word strings.Builder
+	var room [64]byte
+	word := room[:0]
 	end := func() {
-		w := word.String()
-		word.Reset()
+		w := word
+		word = word[:0]
 		// Words such as bus and access keep their s.
-		if len(w) > 3 && strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") {
+		if len(w) > 3 && w[len(w)-1] == 's' && w[len(w)-2] != 's' {
 			w = w[:len(w)-1]
 		}
-		if w != "" {
-			words = append(words, w)
+		if len(w) > 0 {
+			do(w)
 		}
 	}
+
 	lower := false
 	for _, c := range text {
 		if !unicode.IsLetter(c) && !unicode.IsDigit(c) {
@@ -120,10 +179,8 @@ func searchWords(text string) []string {
 			end()
 		}
 		lower = unicode.IsLower(c)
-		word.WriteRune(unicode.ToLower(c))
+		word = utf8.AppendRune(word, unicode.ToLower(c))
 	}
 
 	end()
-
-	return words
 }

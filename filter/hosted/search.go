@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"regexp/syntax"
@@ -24,8 +25,6 @@ type Deferred struct {
 	Namespace string
 	About     string // the description of the namespace
 	Tool      harmony.Tool
-
-	text *searchText // nil until the first search
 }
 
 // SearchParameters are those of a search by words.
@@ -97,26 +96,27 @@ func limitOf(arguments string) int {
 	return foundByDefault
 }
 
-// SearchDeferred returns the indexes of the tools that fit the arguments of a search by words
-// best, the best one first.
-func SearchDeferred(candidates []*Deferred, arguments string) []int {
-	texts := make([]*searchText, len(candidates))
-	for i, d := range candidates {
-		// A tool is indexed at the first search of a reply: most replies have none.
-		if d.text == nil {
-			// What is not indexed is not copied either: all tools of a namespace have its description.
-			about := d.About[:min(len(d.About), maxIndexed)]
-			d.text = newSearchText(d.Namespace+" "+d.Tool.Name, d.Tool.Description+" "+about)
+// SearchSteps returns what takes the steps of a search of their share of the request's work.
+func SearchSteps(rc *turn.RequestContext) func(steps int) error {
+	account := rc.Work.Part(context.Background(), maxSearch)
+	return func(steps int) error {
+		if account == nil {
+			return ErrWork
 		}
-		texts[i] = d.text
+		return account.Spend(steps)
 	}
+}
 
+// SearchDeferred returns the indexes of the tools that fit the arguments of a search by words
+// best, the best one first. It takes its steps of work before it works: an error of spend ends
+// it with [ErrWork].
+func SearchDeferred(spend func(steps int) error, candidates []*Deferred, arguments string) ([]int, error) {
 	query := gjson.Get(arguments, "query")
 	// A model that mixes the two searches up means what it wrote.
 	if !query.Exists() {
 		query = gjson.Get(arguments, "pattern")
 	}
-	return rank(texts, query.String(), limitOf(arguments))
+	return rank(spend, candidates, query.String(), limitOf(arguments))
 }
 
 // The bounds of a regular expression of a search: its bytes, and the instructions of its program,
@@ -126,14 +126,17 @@ const (
 	maxProgram = 500
 )
 
+// maxSearch is how many steps of work a search may take on the exchange's goroutine: about 0.1 s.
+const maxSearch = 2_000_000
+
 // stepCells is how many cells of a match a step of work has: each character of a text is compared
 // with each instruction of the program, which takes some 7 ns.
 const stepCells = 8
 
-// The errors of a search by a regular expression. Their texts are for the model.
+// The errors of a search. Their texts are for the model.
 var (
 	ErrPattern = errors.New("the pattern is no regular expression of RE2 with at most 200 characters")
-	ErrWork    = errors.New("the pattern takes too much work: send a shorter one, without repetitions")
+	ErrWork    = errors.New("the search takes too much work: send a shorter pattern without repetitions, or fewer tools")
 )
 
 // MatchDeferred returns the indexes of the tools that match the regular expression in the

@@ -2,7 +2,6 @@ package messages
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -241,8 +240,7 @@ func (s *toolSearch) bytes() int {
 	n := 0
 	for i := range s.deferred {
 		t := &s.deferred[i].Tool
-		// A search makes an index of the words, which takes about as much again.
-		n += 2 * (len(t.Name) + len(t.Description) + len(t.Parameters))
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
 	}
 	return n
 }
@@ -267,7 +265,7 @@ func (s *toolSearch) find(spend func(steps int) error, name, arguments string) (
 	if name == searchByPattern {
 		best, err = hosted.MatchDeferred(spend, candidates, arguments)
 	} else {
-		best = hosted.SearchDeferred(candidates, arguments)
+		best, err = hosted.SearchDeferred(spend, candidates, arguments)
 	}
 
 	found := make([]*deferredTool, len(best))
@@ -281,9 +279,6 @@ func (s *toolSearch) find(spend func(steps int) error, name, arguments string) (
 // foundText is what the model sees of the outcome of a search.
 func foundText(found []*deferredTool) string { return hosted.FoundText(spacesOf(found)) }
 
-// maxSearch is how many steps of work a search may take on the exchange's goroutine: about 0.1 s.
-const maxSearch = 2_000_000
-
 // runSearch returns the run of a search, whose result is known at once: the search takes no
 // server.
 func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
@@ -294,13 +289,7 @@ func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
 		code = "too_many_requests"
 	} else {
 		var err error
-		account := e.request.rc.Work.Part(context.Background(), maxSearch)
-		spend := func(steps int) error {
-			if account == nil {
-				return hosted.ErrWork
-			}
-			return account.Spend(steps)
-		}
+		spend := hosted.SearchSteps(e.request.rc)
 		found, err = e.request.search.find(spend, p.Call.Name, hosted.SearchArguments(string(p.Whole)))
 		result = &tools.Result{Text: foundText(found)}
 		if err != nil {

@@ -120,7 +120,8 @@ func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
 
 // checker is the validator of a tool's schema, which is made when the tool is first called.
 type checker struct {
-	// Nil: nothing is checked, for the tool has no schema, or one that takes too much.
+	// Nil: nothing is checked, for the tool has no schema, or one that takes too much, or there
+	// was no memory for it when the tool was called.
 	validator *constraint.Validator
 	// An event did not have the steps to make it.
 	refused bool

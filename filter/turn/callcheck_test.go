@@ -142,7 +142,7 @@ func TestNotChecked(t *testing.T) {
 	}
 }
 
-// costlyTool is a tool whose schema takes more steps than an event has, or most of its memory.
+// costlyTool is a tool whose schema takes more steps than an event has, or much memory.
 func costlyTool(pattern string, times int) []harmony.Namespace {
 	properties := map[string]any{}
 	for i := range times {

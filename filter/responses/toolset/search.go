@@ -235,8 +235,8 @@ func (r *Reader) loadChosen() {
 	r.input.Tools = mergeNamespaces(append(r.input.Tools, namespacesOf(chosen)...))
 }
 
-// Find returns the deferred tools that fit the arguments of a search best, without
-// those that the model has.
+// Find returns the deferred tools that fit the arguments of a search best, without those that
+// the model has; none where the search takes too much of the request's work.
 func (c *Called) Find(arguments string) []*Deferred {
 	var tools []*Deferred
 	var candidates []*hosted.Deferred
@@ -246,7 +246,9 @@ func (c *Called) Find(arguments string) []*Deferred {
 		}
 	}
 
-	best := hosted.SearchDeferred(candidates, arguments)
+	// The model sees the outcome of a search in its output alone, which has no place for a reason.
+	best, _ := hosted.SearchDeferred(hosted.SearchSteps(c.rc), candidates, arguments)
+
 	found := make([]*Deferred, len(best))
 	for i, k := range best {
 		found[i] = tools[k]

@@ -52,6 +52,8 @@ type Called struct {
 	Search   *Search
 	Deferred []Deferred
 	Loaded   map[turn.ToolName]bool
+
+	rc *turn.RequestContext
 }
 
 // Called are the tools of the request, once all of it is read.
@@ -59,6 +61,6 @@ func (r *Reader) Called(maxCalls int, container string, pages item.Pages, loaded
 	return Called{
 		Hosted: r.hostedSpaces(), Custom: r.custom, Actions: r.actions, MaxCalls: maxCalls,
 		Container: r.containerID(container), Pages: pages,
-		Named: r.named, Search: r.search, Deferred: r.Deferred, Loaded: maps.Clone(loaded),
+		Named: r.named, Search: r.search, Deferred: r.Deferred, Loaded: maps.Clone(loaded), rc: r.rc,
 	}
 }
