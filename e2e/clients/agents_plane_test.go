@@ -78,9 +78,9 @@ func startAgentPlane(t *testing.T) *agentPlane {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		seen := &statusWriter{ResponseWriter: w}
-		proxy.ServeHTTP(seen, r)
-		d.note(agentRequest{r.URL.Path, r.Header, string(body), seen.status})
+		// An agent may leave a stream that breaks before its end, which ends this goroutine.
+		number := d.note(agentRequest{path: r.URL.Path, header: r.Header, body: string(body)})
+		proxy.ServeHTTP(&statusWriter{w, func(status int) { d.answered(number, status) }}, r)
 	}))
 
 	t.Cleanup(server.Close)
@@ -88,27 +88,35 @@ func startAgentPlane(t *testing.T) *agentPlane {
 	return d
 }
 
-// statusWriter remembers the status of a reply.
+// statusWriter says what the status of a reply is.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
+	say func(status int)
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
+	w.say(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap returns the writer, for [http.ResponseController].
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// note records a request of an agent. A fault that the agent has seen is over.
-func (d *agentPlane) note(r agentRequest) {
+// note records a request of an agent, and returns its number.
+func (d *agentPlane) note(r agentRequest) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.requests = append(d.requests, r)
-	if r.status >= http.StatusBadRequest {
+	return len(d.requests) - 1
+}
+
+// answered records the status of a request. A fault that the agent has seen is over.
+func (d *agentPlane) answered(number, status int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.requests[number].status = status
+	if status >= http.StatusBadRequest {
 		d.fault = ""
 	}
 }
