@@ -119,7 +119,7 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }}
 func (e *encoder) appendText(dst []Token, s string) []Token {
 	for i, from := 0, 0; i < len(s) && e.bounds.spend(i-from, len(dst)); {
 		from = i
-		dst, i = e.appendPieces(dst, s, i, min(len(s), i+checkBytes))
+		dst, i = e.appendPieces(dst, s, i, min(len(s), i+e.bounds.stretch(len(dst))))
 	}
 	return dst
 }

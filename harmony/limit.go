@@ -22,6 +22,10 @@ func (e *LimitError) Error() string {
 // of the bounds.
 const checkBytes = 32 << 10
 
+// nearBytes is that number where the limit is near. The memory for the tokens ends a little behind
+// the limit, and what goes beyond it would copy all before it.
+const nearBytes = 64
+
 // bounds are conditions that end an encoding early: the end of ctx, or more
 // tokens than limit. A nil *bounds has no conditions.
 type bounds struct {
@@ -42,15 +46,28 @@ func (b *bounds) spend(n, tokens int) bool {
 		return true
 	}
 	b.unchecked += n
-	if b.unchecked >= checkBytes && b.err == nil {
+	if b.err != nil {
+		return false
+	}
+	if b.unchecked >= checkBytes {
 		b.unchecked = 0
+		b.err = b.ctx.Err()
+	}
 
-		// Of both reasons the limit is returned, because the client can do something about it.
-		if b.err = b.ctx.Err(); tokens > b.limit {
-			b.err = &LimitError{tokens}
-		}
+	// Of both reasons the limit is returned, because the client can do something about it.
+	if tokens > b.limit {
+		b.err = &LimitError{tokens}
 	}
 	return b.err == nil
+}
+
+// stretch returns how many bytes of text are encoded before the next check, after so many tokens:
+// each token has a byte at least.
+func (b *bounds) stretch(tokens int) int {
+	if b == nil {
+		return checkBytes
+	}
+	return max(nearBytes, min(b.limit-tokens, checkBytes))
 }
 
 // fits reports whether this many tokens are within the limit, without looking at the context.
@@ -85,7 +102,7 @@ const TextBytes = 4
 func (b *bounds) grow(dst []Token, n int) []Token {
 	tokens := n / TextBytes
 	if b != nil {
-		tokens = max(0, min(tokens, b.limit-len(dst)))
+		tokens = max(0, min(tokens, b.limit-len(dst)+nearBytes+blockBytes))
 	}
 
 	return slices.Grow(dst, tokens)

@@ -150,11 +150,32 @@ func TestEncodeLimitedText(t *testing.T) {
 	}
 }
 
+// TestTokensBeyondTheLimitCopyNothing has texts that are cut at the limit, wherever it is: what was
+// encoded before the next check had made the tokens move to a larger array.
+func TestTokensBeyondTheLimitCopyNothing(t *testing.T) {
+	for name, text := range limitTexts(4 * checkBytes) {
+		// Memory is made for the tokens of most texts. A piece of any length is merged as a whole.
+		if len(AppendEncode(nil, text)) < len(text)/TextBytes || pieceEnd(text, 0) > checkBytes {
+			continue
+		}
+
+		for limit := checkBytes / 2; limit < len(text)/TextBytes; limit += 1111 {
+			b := &bounds{ctx: t.Context(), limit: limit}
+			room := cap(b.grow(nil, len(text)))
+			e := &encoder{}
+			e.bounds = b
+			if got := e.appendText(b.grow(nil, len(text)), text); cap(got) > room {
+				t.Errorf("%s, limit %d: capacity %d, and %d after %d tokens", name, limit, room, cap(got), len(got))
+			}
+		}
+	}
+}
+
 // TestLimitBoundsMemory reserves memory for the tokens of texts that are longer than the
 // limit.
 func TestLimitBoundsMemory(t *testing.T) {
 	have := make([]Token, 10)
-	for limit, want := range map[int]int{0: 10, 9: 10, 500: 500, 4010: 4010, 5000: 4010} {
+	for limit, want := range map[int]int{0: 128, 9: 137, 500: 628, 4010: 4010, 5000: 4010} {
 		b := &bounds{ctx: t.Context(), limit: limit}
 		if got := b.grow(slices.Clip(have), 4000*TextBytes); len(got) != len(have) || cap(got) < want || cap(got) > want*5/4 {
 			t.Errorf("limit %d: capacity %d, want %d", limit, cap(got), want)
