@@ -11,10 +11,18 @@ import (
 type sentStep struct {
 	reasoning []string
 	preambles []string
-	// By id; nil: it has not come.
-	calls map[string]*Item
+	// By id.
+	calls map[string]sentCall
 	// How many have come.
 	came int
+}
+
+// sentCall is a call that a client has sent back.
+type sentCall struct {
+	// Nil: it has not come.
+	*Item
+	// How many calls have come before it.
+	before int
 }
 
 // asWritten returns the items of the step that begins at begin as the model wrote them, with the
@@ -47,7 +55,7 @@ func (rc *RequestContext) asWritten(
 		m := &choice.messages[i]
 		item := Item{Kind: kindOf(m.Channel)}
 		if m.Recipient != "" {
-			item = *sent.calls[choice.calls[next]]
+			item = *sent.calls[choice.calls[next]].Item
 			next++
 		}
 		item.Written = m
@@ -59,9 +67,9 @@ func (rc *RequestContext) asWritten(
 // sentOf returns what the items from begin on say, up to the last one of the calls, the results
 // between them, and the index after it. It ends early at anything else.
 func sentOf(items []Item, begin int, ids []string) (s sentStep, results []Item, end int) {
-	s.calls = make(map[string]*Item, len(ids))
+	s.calls = make(map[string]sentCall, len(ids))
 	for _, id := range ids {
-		s.calls[id] = nil
+		s.calls[id] = sentCall{}
 	}
 
 	for end = begin; end < len(items) && s.came < len(ids); end++ {
@@ -71,13 +79,13 @@ func sentOf(items []Item, begin int, ids []string) (s sentStep, results []Item, 
 		case Reasoning, Preamble:
 			s.say(item)
 		case Call:
-			if earlier, expected := s.calls[item.CallID]; !expected || earlier != nil {
+			if earlier, expected := s.calls[item.CallID]; !expected || earlier.Item != nil {
 				return s, results, end
 			}
-			s.calls[item.CallID] = item
+			s.calls[item.CallID] = sentCall{item, s.came}
 			s.came++
 		case Result:
-			if s.calls[item.CallID] == nil {
+			if s.calls[item.CallID].Item == nil {
 				return s, results, end
 			}
 			results = append(results, *item)
@@ -100,18 +108,24 @@ func (s *sentStep) say(item *Item) {
 
 // means reports whether what was sent means what the model wrote. Reasoning may be left out: many
 // clients do not know it. The order of texts and calls among each other is the client's format's.
+// Results have no ids for the model: which call of a tool one is of, their order says, so that calls
+// of one tool are the same only in the same order.
 func (s *sentStep) means(choice *writtenChoice) bool {
 	var reasoning, preambles []string
 	next := 0
+	// By the tool: how many calls have come up to its last one.
+	came := map[string]int{}
 	for i := range choice.messages {
 		m := &choice.messages[i]
 		text := string(m.Content[0].(harmony.Text))
 
 		switch {
 		case m.Recipient != "":
-			if !sameCall(s.calls[choice.calls[next]], m, text) {
+			sent := s.calls[choice.calls[next]]
+			if sent.before < came[m.Recipient] || !sameCall(sent.Item, m, text) {
 				return false
 			}
+			came[m.Recipient] = sent.before + 1
 			next++
 		case kindOf(m.Channel) == Reasoning:
 			reasoning = append(reasoning, text)

@@ -145,6 +145,30 @@ func TestHistoryAsWritten(t *testing.T) {
 	}
 }
 
+// TestCallsInAnotherOrder shows that each result stays that of its call: the model knows no ids, so
+// that of several calls of a tool the first result is of the first call.
+func TestCallsInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	rc, _ := exactContext()
+	in := Input{Items: []Item{userHi}, Tools: functions("f")}
+	form := fmt.Sprintf(headerForms[0], "functions.f")
+	output := strings.TrimPrefix(form, "<|start|>assistant") + `{"a":1}<|call|>` + form + `{"a":2}<|call|>`
+	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
+
+	call := func(n string) Item { return Item{Kind: Call, CallID: "call_" + n, Name: "f", Text: `{"a":` + n + `}`} }
+	result := func(n string) Item { return Item{Kind: Result, CallID: "call_" + n, Text: "of " + n} }
+	for _, items := range [][]Item{
+		{userHi, call("2"), call("1"), result("2"), result("1")},
+		{userHi, call("2"), result("2"), call("1"), result("1")},
+	} {
+		in.Items = items
+		got := spell(t, prepare(t, rc, &in).Engine.Prompt)
+		if strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
+			t.Errorf("the results, the second call's first, follow calls in the model's order: %s", got)
+		}
+	}
+}
+
 // TestNotAsWritten lists output that is not shown to the model again as it wrote it.
 func TestNotAsWritten(t *testing.T) {
 	t.Parallel()
