@@ -11,15 +11,12 @@ import (
 type sentStep struct {
 	reasoning []string
 	preambles []string
-	// By id.
+	// Those that have come, by id.
 	calls map[string]sentCall
-	// How many have come.
-	came int
 }
 
 // sentCall is a call that a client has sent back.
 type sentCall struct {
-	// Nil: it has not come.
 	*Item
 	// How many calls have come before it.
 	before int
@@ -36,9 +33,13 @@ func (rc *RequestContext) asWritten(
 		return nil, 0, false
 	}
 
-	sent, results, end := sentOf(items, begin, choice.calls)
-	if sent.came < len(choice.calls) {
-		return nil, 0, end == len(items) || items[end].Kind == Unphased
+	// Where calls have results between them, the items of one choice are looked at by many steps.
+	sent, results, end := sentOf(items, begin, choice)
+	if !rc.takes(end - begin) {
+		return nil, 0, false
+	}
+	if len(sent.calls) < len(choice.calls) {
+		return nil, 0, end == len(items)
 	}
 
 	// More than the model has said in this choice.
@@ -64,26 +65,21 @@ func (rc *RequestContext) asWritten(
 	return append(same, results...), end, false
 }
 
-// sentOf returns what the items from begin on say, up to the last one of the calls, the results
-// between them, and the index after it. It ends early at anything else.
-func sentOf(items []Item, begin int, ids []string) (s sentStep, results []Item, end int) {
-	s.calls = make(map[string]sentCall, len(ids))
-	for _, id := range ids {
-		s.calls[id] = sentCall{}
-	}
-
-	for end = begin; end < len(items) && s.came < len(ids); end++ {
+// sentOf returns what the items from begin on say, up to the last one of the choice's calls, the
+// results between them, and the index after it. It ends early at anything else.
+func sentOf(items []Item, begin int, choice *writtenChoice) (s sentStep, results []Item, end int) {
+	s.calls = map[string]sentCall{}
+	for end = begin; end < len(items) && len(s.calls) < len(choice.calls); end++ {
 		item := &items[end]
 		switch item.Kind {
 		// Of an empty text the model would see nothing.
 		case Reasoning, Preamble:
 			s.say(item)
 		case Call:
-			if earlier, expected := s.calls[item.CallID]; !expected || earlier.Item != nil {
+			if !choice.ids[item.CallID] || s.calls[item.CallID].Item != nil {
 				return s, results, end
 			}
-			s.calls[item.CallID] = sentCall{item, s.came}
-			s.came++
+			s.calls[item.CallID] = sentCall{item, len(s.calls)}
 		case Result:
 			if s.calls[item.CallID].Item == nil {
 				return s, results, end
@@ -172,8 +168,8 @@ func joinTexts(texts []string, cut func(string) string) string {
 	return strings.TrimSpace(strings.Join(parts, "\n\n"))
 }
 
-// comparedBytes is how many bytes are compared in a step of work, of the texts that were sent;
-// a token that the model wrote counts as four.
+// comparedBytes is how many bytes are compared in a step of work, of the texts that were sent and
+// of those that the model wrote.
 const comparedBytes = 8
 
 // affordsComparison takes the work of comparing a step. Without it the step is rendered as the
@@ -184,9 +180,12 @@ func (rc *RequestContext) affordsComparison(sent []Item, choice *writtenChoice) 
 		size += len(sent[i].Text)
 	}
 	for i := range choice.messages {
-		size += 4 * len(choice.messages[i].Written)
+		size += len(choice.messages[i].Content[0].(harmony.Text))
 	}
+	return rc.takes(size/comparedBytes + 1)
+}
 
-	steps := size/comparedBytes + 1
+// takes takes steps of work if there are that many left.
+func (rc *RequestContext) takes(steps int) bool {
 	return rc.Work.Affords(steps) && rc.Work.Spend(steps) == nil
 }
