@@ -125,10 +125,10 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	decidePhases(items, Unphased)
 
 	kept, end, err := rc.settle(ctx, before, items)
+	defer rc.rendered(&kept)
 	if err != nil {
 		return nil, err
 	}
-	defer rc.rendered(&kept)
 	settled, pending := items[:end], items[end:]
 
 	pairs, apiErr := before.openAfter(settled)
