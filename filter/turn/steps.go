@@ -17,9 +17,10 @@ type keptItems struct {
 	// The choices for which something is kept.
 	choices []keptChoice
 	// Where in the original items a step begins whose further calls may come with later items; -1:
-	// there is none. Before is how many of items precede it.
-	open   int
-	before int
+	// there is none. How many of items and of choices precede it.
+	open          int
+	before        int
+	choicesBefore int
 	// Bytes of memory that are taken for what was made of the texts, until they are rendered.
 	room int
 }
@@ -117,10 +118,11 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 		kept.items = append(kept.items, items[from:step.begin]...)
 		from = step.begin
 
+		choicesBefore := len(found.kept)
 		if choice := found.choice(step); choice != nil {
 			same, end, open := rc.asWritten(items, step.begin, choice)
 			if open && kept.open < 0 {
-				kept.open, kept.before = step.begin, len(kept.items)
+				kept.open, kept.before, kept.choicesBefore = step.begin, len(kept.items), choicesBefore
 			}
 			if same != nil {
 				kept.items = append(kept.items, same...)
@@ -203,7 +205,8 @@ type foundTexts struct {
 	firsts map[string]string
 	// The choices that have been read of the texts, by the id of their first call; nil: the text is none.
 	choices map[string]*writtenChoice
-	kept    []keptChoice
+	// Of these, when each was kept.
+	kept []keptChoice
 }
 
 // readSteps reads what is kept for the steps. It reads once, and a second time if a client has

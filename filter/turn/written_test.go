@@ -180,7 +180,7 @@ func TestWrittenNamedOften(t *testing.T) {
 	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
 
 	size := func(steps int) int {
-		items := []Item{userHi}
+		items := append(make([]Item, 0, 1+2*steps), userHi)
 		for range steps {
 			items = append(items, Item{Kind: Call, CallID: "call_1", Name: "f", Text: "{}"}, Item{Kind: Result, CallID: "call_1"})
 		}
@@ -201,6 +201,27 @@ func TestWrittenNamedOften(t *testing.T) {
 	rc.Work = work.New(t.Context(), 20*words)
 	if size(500); rc.Work.Affords(words) {
 		t.Error("what is compared takes no work")
+	}
+}
+
+// TestWrittenOfPrefixOnce shows that a prefix has a choice once whose step it did not have whole at first.
+func TestWrittenOfPrefixOnce(t *testing.T) {
+	t.Parallel()
+	rc, _ := exactContext()
+	in := Input{Items: []Item{userHi}, Tools: functions("f")}
+	form := fmt.Sprintf(headerForms[0], "functions.f")
+	output := strings.TrimPrefix(form, "<|start|>assistant") + "{}<|call|>" + form + "{}<|call|>"
+	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
+
+	step := func(id string) []Item {
+		return []Item{{Kind: Call, CallID: id, Name: "f", Text: "{}"}, {Kind: Result, CallID: id, Text: "r"}}
+	}
+	p, err := rc.Extend(t.Context(), nil, append([]Item{userHi}, step("call_1")...))
+	if err != nil || len(p.pending) != 2 || len(p.choices) != 0 {
+		t.Fatalf("%d items wait, %d choices, %v", len(p.pending), len(p.choices), err)
+	}
+	if p, err = rc.Extend(t.Context(), p, step("call_2")); err != nil || len(p.choices) != 1 {
+		t.Errorf("%d choices, %v", len(p.choices), err)
 	}
 }
 
