@@ -37,7 +37,7 @@ type comparison struct {
 // value compares the values at i and at j, and returns their ends if they are the same.
 func (c *comparison) value(i, j int) (endA, endB int, same bool) {
 	first := c.a[i]
-	if isNumber := first != '"' && first != '{' && first != '['; !isNumber && first != c.b[j] {
+	if isWord := first != '"' && first != '{' && first != '['; !isWord && first != c.b[j] {
 		return 0, 0, false
 	}
 
@@ -173,10 +173,15 @@ func sameNumber(x, y string) bool {
 		return false
 	}
 
-	// Both have a fraction, of which a float64 does not hold all digits.
+	// Both have a fraction, of which a float64 does not hold all digits. A client that has read it as
+	// one writes the shortest form; another that it has written is a change.
 	f, errF := strconv.ParseFloat(x, 64)
 	g, errG := strconv.ParseFloat(y, 64)
-	return errF == nil && errG == nil && f == g && f != 0
+	if errF != nil || errG != nil || f != g || f == 0 {
+		return false
+	}
+	shortest, _ := readDecimal(strconv.FormatFloat(f, 'e', -1, 64))
+	return a == shortest || b == shortest
 }
 
 // decimal is a number without the zeros around its digits.

@@ -11,10 +11,15 @@ import (
 type sentStep struct {
 	reasoning []string
 	preambles []string
-	// By id; nil: it has not come.
-	calls map[string]*Item
-	// How many have come.
-	came int
+	// Those that have come, by id.
+	calls map[string]sentCall
+}
+
+// sentCall is a call that a client has sent back.
+type sentCall struct {
+	*Item
+	// How many calls have come before it.
+	before int
 }
 
 // asWritten returns the items of the step that begins at begin as the model wrote them, with the
@@ -28,9 +33,13 @@ func (rc *RequestContext) asWritten(
 		return nil, 0, false
 	}
 
-	sent, results, end := sentOf(items, begin, choice.calls)
-	if sent.came < len(choice.calls) {
-		return nil, 0, end == len(items) || items[end].Kind == Unphased
+	// Where calls have results between them, the items of one choice are looked at by many steps.
+	sent, results, end := sentOf(items, begin, choice)
+	if !rc.takes(end - begin) {
+		return nil, 0, false
+	}
+	if len(sent.calls) < len(choice.calls) {
+		return nil, 0, end == len(items)
 	}
 
 	// More than the model has said in this choice.
@@ -47,7 +56,7 @@ func (rc *RequestContext) asWritten(
 		m := &choice.messages[i]
 		item := Item{Kind: kindOf(m.Channel)}
 		if m.Recipient != "" {
-			item = *sent.calls[choice.calls[next]]
+			item = *sent.calls[choice.calls[next]].Item
 			next++
 		}
 		item.Written = m
@@ -56,28 +65,23 @@ func (rc *RequestContext) asWritten(
 	return append(same, results...), end, false
 }
 
-// sentOf returns what the items from begin on say, up to the last one of the calls, the results
-// between them, and the index after it. It ends early at anything else.
-func sentOf(items []Item, begin int, ids []string) (s sentStep, results []Item, end int) {
-	s.calls = make(map[string]*Item, len(ids))
-	for _, id := range ids {
-		s.calls[id] = nil
-	}
-
-	for end = begin; end < len(items) && s.came < len(ids); end++ {
+// sentOf returns what the items from begin on say, up to the last one of the choice's calls, the
+// results between them, and the index after it. It ends early at anything else.
+func sentOf(items []Item, begin int, choice *writtenChoice) (s sentStep, results []Item, end int) {
+	s.calls = map[string]sentCall{}
+	for end = begin; end < len(items) && len(s.calls) < len(choice.calls); end++ {
 		item := &items[end]
 		switch item.Kind {
 		// Of an empty text the model would see nothing.
 		case Reasoning, Preamble:
 			s.say(item)
 		case Call:
-			if earlier, expected := s.calls[item.CallID]; !expected || earlier != nil {
+			if !choice.ids[item.CallID] || s.calls[item.CallID].Item != nil {
 				return s, results, end
 			}
-			s.calls[item.CallID] = item
-			s.came++
+			s.calls[item.CallID] = sentCall{item, len(s.calls)}
 		case Result:
-			if s.calls[item.CallID] == nil {
+			if s.calls[item.CallID].Item == nil {
 				return s, results, end
 			}
 			results = append(results, *item)
@@ -100,18 +104,24 @@ func (s *sentStep) say(item *Item) {
 
 // means reports whether what was sent means what the model wrote. Reasoning may be left out: many
 // clients do not know it. The order of texts and calls among each other is the client's format's.
+// Results have no ids for the model: which call of a tool one is of, their order says, so that calls
+// of one tool are the same only in the same order.
 func (s *sentStep) means(choice *writtenChoice) bool {
 	var reasoning, preambles []string
 	next := 0
+	// By the tool: how many calls have come up to its last one.
+	came := map[string]int{}
 	for i := range choice.messages {
 		m := &choice.messages[i]
 		text := string(m.Content[0].(harmony.Text))
 
 		switch {
 		case m.Recipient != "":
-			if !sameCall(s.calls[choice.calls[next]], m, text) {
+			sent := s.calls[choice.calls[next]]
+			if sent.before < came[m.Recipient] || !sameCall(sent.Item, m, text) {
 				return false
 			}
+			came[m.Recipient] = sent.before + 1
 			next++
 		case kindOf(m.Channel) == Reasoning:
 			reasoning = append(reasoning, text)
@@ -158,8 +168,8 @@ func joinTexts(texts []string, cut func(string) string) string {
 	return strings.TrimSpace(strings.Join(parts, "\n\n"))
 }
 
-// comparedBytes is how many bytes are compared in a step of work, of the texts that were sent;
-// a token that the model wrote counts as four.
+// comparedBytes is how many bytes are compared in a step of work, of the texts that were sent and
+// of those that the model wrote.
 const comparedBytes = 8
 
 // affordsComparison takes the work of comparing a step. Without it the step is rendered as the
@@ -170,9 +180,12 @@ func (rc *RequestContext) affordsComparison(sent []Item, choice *writtenChoice) 
 		size += len(sent[i].Text)
 	}
 	for i := range choice.messages {
-		size += 4 * len(choice.messages[i].Written)
+		size += len(choice.messages[i].Content[0].(harmony.Text))
 	}
+	return rc.takes(size/comparedBytes + 1)
+}
 
-	steps := size/comparedBytes + 1
+// takes takes steps of work if there are that many left.
+func (rc *RequestContext) takes(steps int) bool {
 	return rc.Work.Affords(steps) && rc.Work.Spend(steps) == nil
 }

@@ -125,10 +125,10 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	decidePhases(items, Unphased)
 
 	kept, end, err := rc.settle(ctx, before, items)
+	defer rc.rendered(&kept)
 	if err != nil {
 		return nil, err
 	}
-	defer rc.rendered(&kept)
 	settled, pending := items[:end], items[end:]
 
 	pairs, apiErr := before.openAfter(settled)
@@ -189,7 +189,7 @@ func (rc *RequestContext) settle(
 	// What the model wrote in one step is rendered together, though the results of some of its calls
 	// have come.
 	if kept.open >= 0 {
-		end, kept.items = kept.open, kept.items[:kept.before]
+		end, kept.items, kept.choices = kept.open, kept.items[:kept.before], kept.choices[:kept.choicesBefore]
 	}
 	if before.settled == 0 && onlyTools(items[:end]) {
 		// The instructions after them stand in the same message.

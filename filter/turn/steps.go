@@ -17,9 +17,10 @@ type keptItems struct {
 	// The choices for which something is kept.
 	choices []keptChoice
 	// Where in the original items a step begins whose further calls may come with later items; -1:
-	// there is none. Before is how many of items precede it.
-	open   int
-	before int
+	// there is none. How many of items and of choices precede it.
+	open          int
+	before        int
+	choicesBefore int
 	// Bytes of memory that are taken for what was made of the texts, until they are rendered.
 	room int
 }
@@ -117,12 +118,11 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 		kept.items = append(kept.items, items[from:step.begin]...)
 		from = step.begin
 
-		choice, at := found.choice(step)
-		if choice != nil {
-			kept.choices = append(kept.choices, keptChoice{choice.calls, at})
+		choicesBefore := len(found.kept)
+		if choice := found.choice(step); choice != nil {
 			same, end, open := rc.asWritten(items, step.begin, choice)
 			if open && kept.open < 0 {
-				kept.open, kept.before = step.begin, len(kept.items)
+				kept.open, kept.before, kept.choicesBefore = step.begin, len(kept.items), choicesBefore
 			}
 			if same != nil {
 				kept.items = append(kept.items, same...)
@@ -136,6 +136,7 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 		}
 	}
 	kept.items = append(kept.items, items[from:]...)
+	kept.choices = found.kept
 	return kept, nil
 }
 
@@ -202,6 +203,10 @@ type foundTexts struct {
 	texts map[string]string
 	// By the id of a call that is not the first one of its choice: the first one's.
 	firsts map[string]string
+	// The choices that have been read of the texts, by the id of their first call; nil: the text is none.
+	choices map[string]*writtenChoice
+	// Of these, when each was kept.
+	kept []keptChoice
 }
 
 // readSteps reads what is kept for the steps. It reads once, and a second time if a client has
@@ -217,7 +222,7 @@ func readSteps(read textReader, steps []step, exact bool) (*foundTexts, error) {
 		return nil, err
 	}
 
-	found := &foundTexts{texts: texts, firsts: map[string]string{}}
+	found := &foundTexts{texts: texts, firsts: map[string]string{}, choices: map[string]*writtenChoice{}}
 	names = names[:0]
 	for i := range steps {
 		step := &steps[i]
@@ -262,21 +267,27 @@ func (f *foundTexts) has(call string) bool {
 	return reasoned || written
 }
 
-// choice returns what the model wrote where it made the step's first call, and when it was kept;
-// nil if nothing is kept.
-func (f *foundTexts) choice(s *step) (choice *writtenChoice, at int64) {
+// choice returns what the model wrote where it made the step's first call; nil if nothing is kept.
+// A text is read once: a request can name one id many times.
+func (f *foundTexts) choice(s *step) *writtenChoice {
 	first := s.call
 	if other, ok := f.firsts[s.call]; ok {
 		first = other
 	}
 	text, ok := f.texts[writtenKey(first)]
 	if !ok {
-		return nil, 0
+		return nil
 	}
-	if choice, at, ok = readWrittenChoice(first, text); !ok {
-		return nil, 0
+	if choice, read := f.choices[first]; read {
+		return choice
 	}
-	return choice, at
+
+	choice, at, ok := readWrittenChoice(first, text)
+	f.choices[first] = choice
+	if ok {
+		f.kept = append(f.kept, keptChoice{choice.calls, at})
+	}
+	return choice
 }
 
 // reasoning returns the reasoning that is kept for the step. That of a choice is found by each of

@@ -309,8 +309,8 @@ type Item struct {
 	// Of a Tools item; not nil there.
 	Tools *JoinedTools
 
-	// Of what the model has generated: the message as it wrote it. Only Prepare and Continue set
-	// it; nil: the other fields are rendered.
+	// Of what the model has generated: the message as it wrote it. Only Prepare, Extend and
+	// Continue set it; nil: the other fields are rendered.
 	Written *harmony.Message
 }
 

@@ -29,6 +29,8 @@ type writtenChoice struct {
 	calls []string
 	// With their tokens; nil: not all of them may stand in a prompt as they are.
 	messages []harmony.Message
+	// Of the calls, if the choice has been read.
+	ids map[string]bool
 }
 
 // writtenTokens collects the tokens of a choice. The zero value collects nothing.
@@ -172,17 +174,18 @@ func readWrittenChoice(first, text string) (c *writtenChoice, at int64, ok bool)
 		return nil, 0, false
 	}
 
-	c = &writtenChoice{}
+	c = &writtenChoice{ids: map[string]bool{}}
 	count, body, ok := cutUvarint(body)
 	for ; ok && count > 0; count-- {
 		var length uint64
 		if length, body, ok = cutUvarint(body); !ok || length > uint64(min(len(body), maxNameBytes)) {
 			return nil, 0, false
 		}
-		c.calls = append(c.calls, string(body[:length]))
-		body = body[length:]
+		id := string(body[:length])
+		c.calls, body = append(c.calls, id), body[length:]
+		c.ids[id] = true
 	}
-	if !ok || len(c.calls) == 0 || c.calls[0] != first {
+	if !ok || len(c.ids) < len(c.calls) || len(c.calls) == 0 || c.calls[0] != first {
 		return nil, 0, false
 	}
 

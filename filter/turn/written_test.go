@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,6 +143,85 @@ func TestHistoryAsWritten(t *testing.T) {
 				t.Errorf("the results follow otherwise: %s", spell(t, next))
 			}
 		})
+	}
+}
+
+// TestCallsInAnotherOrder shows that each result stays that of its call: the model knows no ids, so
+// that of several calls of a tool the first result is of the first call.
+func TestCallsInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	rc, _ := exactContext()
+	in := Input{Items: []Item{userHi}, Tools: functions("f")}
+	form := fmt.Sprintf(headerForms[0], "functions.f")
+	output := strings.TrimPrefix(form, "<|start|>assistant") + `{"a":1}<|call|>` + form + `{"a":2}<|call|>`
+	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
+
+	call := func(n string) Item { return Item{Kind: Call, CallID: "call_" + n, Name: "f", Text: `{"a":` + n + `}`} }
+	result := func(n string) Item { return Item{Kind: Result, CallID: "call_" + n, Text: "of " + n} }
+	for _, items := range [][]Item{
+		{userHi, call("2"), call("1"), result("2"), result("1")},
+		{userHi, call("2"), result("2"), call("1"), result("1")},
+	} {
+		in.Items = items
+		got := spell(t, prepare(t, rc, &in).Engine.Prompt)
+		if strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
+			t.Errorf("the results, the second call's first, follow calls in the model's order: %s", got)
+		}
+	}
+}
+
+// TestWrittenNamedOften shows that a text of the store is read once, and renewed once, however often a
+// request names it. It counts all that is allocated, so that no other test runs beside it.
+func TestWrittenNamedOften(t *testing.T) {
+	rc, _ := exactContext()
+	in := Input{Items: []Item{userHi}, Tools: functions("f")}
+	const words = 10_000
+	output := "<|channel|>commentary to=functions.f json<|message|>" + `{"a":"` + strings.Repeat("word ", words) + `"}<|call|>`
+	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
+
+	size := func(steps int) int {
+		items := append(make([]Item, 0, 1+2*steps), userHi)
+		for range steps {
+			items = append(items, Item{Kind: Call, CallID: "call_1", Name: "f", Text: "{}"}, Item{Kind: Result, CallID: "call_1"})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		kept, err := rc.withKept(t.Context(), items)
+		runtime.ReadMemStats(&after)
+		if err != nil || len(kept.choices) != 1 {
+			t.Errorf("%d choices, %v", len(kept.choices), err)
+		}
+		return int(after.TotalAlloc - before.TotalAlloc)
+	}
+	if one, many := size(1), size(500); many > one+500*words/4 {
+		t.Errorf("500 steps make %d bytes, one makes %d", many, one)
+	}
+
+	// What is compared is what the model wrote, though the client names it by a few bytes.
+	rc.Work = work.New(t.Context(), 20*words)
+	if size(500); rc.Work.Affords(words) {
+		t.Error("what is compared takes no work")
+	}
+}
+
+// TestWrittenOfPrefixOnce shows that a prefix has a choice once whose step it did not have whole at first.
+func TestWrittenOfPrefixOnce(t *testing.T) {
+	t.Parallel()
+	rc, _ := exactContext()
+	in := Input{Items: []Item{userHi}, Tools: functions("f")}
+	form := fmt.Sprintf(headerForms[0], "functions.f")
+	output := strings.TrimPrefix(form, "<|start|>assistant") + "{}<|call|>" + form + "{}<|call|>"
+	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
+
+	step := func(id string) []Item {
+		return []Item{{Kind: Call, CallID: id, Name: "f", Text: "{}"}, {Kind: Result, CallID: id, Text: "r"}}
+	}
+	p, err := rc.Extend(t.Context(), nil, append([]Item{userHi}, step("call_1")...))
+	if err != nil || len(p.pending) != 2 || len(p.choices) != 0 {
+		t.Fatalf("%d items wait, %d choices, %v", len(p.pending), len(p.choices), err)
+	}
+	if p, err = rc.Extend(t.Context(), p, step("call_2")); err != nil || len(p.choices) != 1 {
+		t.Errorf("%d choices, %v", len(p.choices), err)
 	}
 }
 
@@ -342,6 +422,7 @@ func TestWrittenTexts(t *testing.T) {
 		"a user's message":  text(slices.Concat(body[:8], harmonyBytes("<|start|>user<|message|>x<|end|>"))),
 		"an answer":         text(slices.Concat(body[:8], harmonyBytes("<|start|>assistant<|channel|>final<|message|>x<|end|>"))),
 		"no tokens":         text(body[:8]),
+		"a call twice":      text(slices.Concat([]byte{2}, body[1:8], body[1:])),
 		"a name too long":   text(slices.Concat([]byte{1, 0xff, 0x7f}, body[2:])),
 	} {
 		texts[[2]string{"", writtenKey("call_1")}] = damaged
