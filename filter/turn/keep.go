@@ -96,8 +96,9 @@ func (k *Keep) read([]string) (map[string]string, error) {
 	return k.texts, nil
 }
 
-// renewedTogether is how many choices are read and written together to renew them.
-const renewedTogether = 64
+// renewedTogether is how many choices are read and written together to renew them. Each has at most
+// twice [maxKept], of no account of the request's memory.
+const renewedTogether = 8
 
 // renew writes what earlier choices have kept once more, with the time at which it does. In a
 // turn of hours they would expire one after the other, and each would change the beginning of

@@ -510,7 +510,7 @@ func TestWrittenRenewed(t *testing.T) {
 			}
 		}
 	}
-	if len(written) != 20 || m.writes > 20+10 {
+	if len(written) != 20 || m.writes > 20+12 {
 		t.Errorf("%d choices in %d writes", len(written), m.writes)
 	}
 }
