@@ -472,3 +472,144 @@ func TestSessionsOfAgents(t *testing.T) {
 		}
 	}
 }
+
+// elsewhere answers each request of a session in another region: with a store of its own, and the
+// same keys.
+func elsewhere(t *testing.T, address string) (next func() *Server) {
+	t.Helper()
+	var regions [2]*Server
+	for i := range regions {
+		s, err := newTestServer(func(c *config.Config) {
+			c.Engines = []config.Engine{{Name: "main", Kind: "vllm"}}
+			c.Loopback = address
+			c.Responses.SealKeys = []string{"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
+			c.Models = []config.Model{{Match: "=gpt-oss-exact", UpstreamModel: "gpt-oss-20b"}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			if err := s.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		regions[i] = s
+	}
+
+	n := 0
+	return func() *Server {
+		n++
+		return regions[n%len(regions)]
+	}
+}
+
+// streamed returns the whole reply whose events a client has got.
+func streamed(path, events string) gjson.Result {
+	var outputs []any
+	var text, thinking, signature, input string
+	for line := range strings.SplitSeq(events, "\n") {
+		data, ok := strings.CutPrefix(line, "data: ")
+		e := gjson.Parse(data)
+		switch {
+		case !ok:
+		case e.Get("type").Str == "response.output_item.done":
+			outputs = append(outputs, e.Get("item").Value())
+		case e.Get("type").Str == "content_block_start":
+			text, thinking, signature, input = "", "", "", ""
+			outputs = append(outputs, e.Get("content_block").Value())
+		case e.Get("type").Str == "content_block_delta":
+			text += e.Get("delta.text").Str
+			thinking += e.Get("delta.thinking").Str
+			signature += e.Get("delta.signature").Str
+			input += e.Get("delta.partial_json").Str
+		case e.Get("type").Str == "content_block_stop":
+			switch block := outputs[len(outputs)-1].(object); block["type"] {
+			case "thinking":
+				block["thinking"], block["signature"] = thinking, signature
+			case "tool_use":
+				block["input"] = json.RawMessage(input)
+			default:
+				block["text"] = text
+			}
+		}
+	}
+
+	name := "output"
+	if path == "/v1/messages" {
+		name = "content"
+	}
+	whole, _ := json.Marshal(object{name: outputs})
+	return gjson.ParseBytes(whole)
+}
+
+// streaming is a client that asks for a stream.
+type streaming struct{ agent }
+
+func (a streaming) body(model string) any {
+	body, _ := a.agent.body(model).(object)
+	body["stream"] = true
+	return body
+}
+
+// TestSessionsWithoutTheStore plays a session each of whose requests reaches another store: what the
+// model wrote comes back from the client alone. Arguments are written as clients write them.
+func TestSessionsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	steps := []sessionStep{
+		{reasoning: []string{"I look at the code first."}, preamble: "I look.", calls: []sessionCall{{"read", `{"path":"shape.go","limit":200}`, sourceFile}}},
+		{reasoning: []string{"It has no test."}, calls: []sessionCall{{"write", `{"path":"a_test.go","text":"package a\n// <größer>\n"}`, "ok"}}},
+		{calls: []sessionCall{{"shell", `{"command":["go","test"],"timeout":60000}`, "ok"}}},
+		{reasoning: []string{"Done."}, answer: "It is done."},
+	}
+	clients := map[string]func() agent{
+		"opencode": func() agent { return &chatAgent{reasoning: "reasoning_content", rewrites: true, empty: ""} },
+	}
+	for name, make := range map[string]func() agent{
+		"Claude Code":   func() agent { return &messagesAgent{} },
+		"Codex":         func() agent { return &responsesAgent{encrypted: true} },
+		"OpenAI Agents": func() agent { return &responsesAgent{} },
+	} {
+		clients[name] = make
+		clients[name+", streamed"] = func() agent { return streaming{make()} }
+	}
+
+	for name, make := range clients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := &cachingEngine{}
+			_, address := serveLoopback(t, e)
+			next := elsewhere(t, address)
+
+			for form := range len(callHeaders) {
+				a := make()
+				a.user("Add a test, and run it.")
+				var before []harmony.Token
+				for i := range steps {
+					e.computed, e.output = [][]harmony.Token{before}, steps[i].output(form, nil)
+					body, err := json.Marshal(a.body("gpt-oss-exact"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					x := ask(t, next(), a.path(), string(body), nil)
+					if e.cached < len(before) {
+						text, _ := harmony.AppendDecode(nil, e.prompt)
+						t.Fatalf("form %d, call %d: of %d tokens only %d are cached: %s", form, i, len(before), e.cached, text)
+					}
+					before = e.computed[len(e.computed)-1]
+
+					made := gjson.ParseBytes(x.body.Bytes())
+					if _, ok := a.(streaming); ok {
+						made = streamed(a.path(), x.body.String())
+					}
+					var results []string
+					for _, call := range steps[i].calls {
+						results = append(results, call.result)
+					}
+					a.take(made, results)
+				}
+			}
+		})
+	}
+}

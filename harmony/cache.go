@@ -230,6 +230,7 @@ func newMessageKey(buf []byte, m *Message, functions bool) messageKey {
 	buf = appendKeyString(buf, m.Recipient)
 	buf = appendKeyString(buf, m.Channel)
 	buf = appendKeyString(buf, m.ContentType)
+	buf = appendKeyBool(buf, m.RecipientLast)
 
 	for i, c := range m.Content {
 		switch c := c.(type) {

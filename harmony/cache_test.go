@@ -86,6 +86,7 @@ func TestCacheKeys(t *testing.T) {
 		{Role: RoleUser, Name: "a"},
 		{Role: RoleUser, Channel: "a"},
 		{Role: RoleUser, Recipient: "a"},
+		{Role: RoleUser, Recipient: "a", RecipientLast: true},
 		{Role: RoleUser, ContentType: "a"},
 		{Role: RoleAssistant, Content: []Content{Text("a")}},
 		{Role: RoleUser},

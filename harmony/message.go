@@ -36,6 +36,9 @@ type Message struct {
 	Recipient   string
 	Channel     string
 	ContentType string
+	// RecipientLast has the recipient stand after the channel, as models write it. The reference
+	// and most messages have it before.
+	RecipientLast bool
 
 	Content []Content
 

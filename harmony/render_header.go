@@ -17,6 +17,7 @@ type headers struct {
 // empty.
 type keptHeader struct {
 	Header
+	recipientLast bool
 	// The tokens in the conversation are from start to end.
 	start int
 	end   int
@@ -28,7 +29,7 @@ func (h *headers) append(dst []Token, m *Message) []Token {
 	header := Header{Role: m.Role, Name: m.Name, Channel: m.Channel, Recipient: m.Recipient, ContentType: m.ContentType}
 
 	for i := range h.kept {
-		if k := &h.kept[i]; k.Header == header {
+		if k := &h.kept[i]; k.Header == header && k.recipientLast == m.RecipientLast {
 			// The tokens are in the conversation already, so they are kept nowhere else.
 			return append(dst, dst[k.start:k.end]...)
 		}
@@ -36,7 +37,7 @@ func (h *headers) append(dst []Token, m *Message) []Token {
 
 	start := len(dst)
 	dst = m.appendHeader(dst)
-	h.kept[h.next%keptHeaders] = keptHeader{header, start, len(dst)}
+	h.kept[h.next%keptHeaders] = keptHeader{header, m.RecipientLast, start, len(dst)}
 	h.next++
 	return dst
 }
@@ -56,13 +57,17 @@ func (m *Message) appendHeader(dst []Token) []Token {
 	}
 
 	// The reference writes no recipient for "all", which everybody is.
-	if m.Recipient != "" && m.Recipient != "all" {
+	addressed := m.Recipient != "" && m.Recipient != "all"
+	if addressed && !m.RecipientLast {
 		dst = AppendEncode(dst, " to="+m.Recipient)
 	}
 
 	if m.Channel != "" {
 		dst = append(dst, TokenChannel)
 		dst = AppendEncode(dst, m.Channel)
+	}
+	if addressed && m.RecipientLast {
+		dst = AppendEncode(dst, " to="+m.Recipient)
 	}
 
 	if m.ContentType != "" {

@@ -23,6 +23,8 @@ func TestRepeatedHeaders(t *testing.T) {
 		{Role: RoleAssistant, Recipient: "a"},
 		{Role: RoleUser, Channel: "a"},
 		{Role: RoleAssistant, Channel: ChannelAnalysis},
+		{Role: RoleAssistant, Channel: ChannelAnalysis, Recipient: "a"},
+		{Role: RoleAssistant, Channel: ChannelAnalysis, Recipient: "a", RecipientLast: true},
 		{Role: RoleUser, ContentType: "a"},
 		{Role: RoleUser, ContentType: constrainMarker + "a"},
 	}

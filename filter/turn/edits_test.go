@@ -93,7 +93,11 @@ func playStep(t *testing.T, rng *rand.Rand, turn *Turn, calls *int) playedStep {
 
 	output := encodeOddly(rng, strings.TrimPrefix(text.String(), "<|start|>assistant"))
 	step.tokens = slices.Concat(begunMessage, output)
-	readTokens(t, turn, output, engine.FinishStop)
+	made := readTokens(t, turn, output, engine.FinishStop).calls
+	for i := range step.results {
+		id := made[i].ID
+		step.items[len(step.items)-len(step.results)+i].CallID, step.results[i].CallID = id, id
+	}
 	return step
 }
 

@@ -117,7 +117,7 @@ func (r *Reader) beginCall(called ToolName, found address) {
 
 	r.part.kind = Call
 	call := &CalledTool{
-		Index: len(r.calls), ID: r.turn.rc.NewID("call_"),
+		Index: len(r.calls), ID: r.newCallID(called, found),
 		Namespace: called.Namespace, Name: called.Name, Builtin: called.Builtin,
 	}
 	r.part.call = call

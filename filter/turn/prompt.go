@@ -386,10 +386,12 @@ func message(item Item, by callee) harmony.Message {
 	case Call:
 		channel, contentType := by.form()
 		text[0] = harmony.Text(shownArguments(&item))
-		return harmony.Message{
+		call := harmony.Message{
 			Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType,
 			Content: text,
 		}
+		item.Form.apply(&call)
+		return call
 	case Result:
 		channel, _ := by.form()
 		return harmony.Message{

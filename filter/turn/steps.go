@@ -27,11 +27,12 @@ type keptItems struct {
 
 // withKept returns the items with what is kept of their steps after the last answer: as the
 // model wrote them where they mean the same, else with the reasoning that led to calls where
-// they have none. It ignores steps before the last answer: the model does not see their reasoning
-// anyway, so that the engine has them in another form. On an error it returns the items unchanged.
+// they have none, and with calls in the forms that their ids are marked with ([headerForm]). It
+// ignores steps before the last answer: the model does not see their reasoning anyway, so that the
+// engine has them in another form. On an error it returns the items with these marks alone.
 func (rc *RequestContext) withKept(ctx context.Context, items []Item) (keptItems, error) {
 	if rc.Memory == nil {
-		return keptItems{items: items, open: -1}, nil
+		return rc.insertKept(items, (*Keep)(nil).read)
 	}
 
 	room := 0
@@ -93,7 +94,9 @@ func (rc *RequestContext) rendered(kept *keptItems) {
 func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, error) {
 	exact := rc.Model.History == HistoryExact
 	steps := stepsWithCalls(items)
-	if !exact {
+	if exact {
+		items = inForm(items)
+	} else {
 		steps = slices.DeleteFunc(steps, func(s step) bool { return s.reasoned })
 	}
 	steps = steps[firstKept(len(steps), exact):]

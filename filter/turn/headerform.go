@@ -1,0 +1,166 @@
+package turn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Where the store has not what the model wrote, because it has forgotten it, is another one, or
+// there is none, the client's history still has the text of each call, and its id. So the id says
+// in which form the model wrote the header: a letter at its end. Every client sends ids back as
+// they are, those that keep reasoning themselves and those that know none, and a replica of an
+// earlier version takes a marked id as any other. The seal of reasoning has no room for it: clients
+// get it before the call is written, and all that it opens to is reasoning for earlier versions.
+// The letter needs no seal: a client that makes one up chooses among forms of one meaning, for a
+// call that it may send anyway.
+
+// headerForm is the form of a call's header: where the recipient stands, and how the content type
+// is written. 0 is that of OpenAI's library: the recipient before the channel, and the type alone.
+type headerForm uint8
+
+// recipientLast says that the recipient stands after the channel. The other values are the content
+// types, of which one is added.
+const recipientLast headerForm = 1
+
+const (
+	typePlain       headerForm = 2 * iota // as in the library's form
+	typeConstrained                       // after <|constrain|>
+	typeLeftOut                           // there is none
+	typeCode                              // "code", of whatever tool
+
+	formCount
+)
+
+// firstMark is the first letter of the forms. No digit of an id is one of them.
+const firstMark = 'h'
+
+// randomDigits is how many hexadecimal digits the id of a call has. An id that is made otherwise is
+// not marked, and the letter at its end means nothing.
+const randomDigits = 32
+
+// withMark returns the id of a call with the mark of a form. That of the library has none.
+func (f headerForm) withMark(id string) string {
+	if f == 0 || !isUnmarked(id) {
+		return id
+	}
+	return id + string(rune(firstMark+f-1))
+}
+
+// formOf returns the form that the id of a call is marked with.
+func formOf(id string) headerForm {
+	last := len(id) - 1
+	if last < 0 || !isUnmarked(id[:last]) || id[last] < firstMark {
+		return 0
+	}
+	if f := headerForm(id[last] - firstMark + 1); f < formCount {
+		return f
+	}
+	return 0
+}
+
+func isUnmarked(id string) bool {
+	digits, ok := strings.CutPrefix(id, callPrefix)
+	return ok && len(digits) == randomDigits && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// callPrefix begins the ids of calls.
+const callPrefix = "call_"
+
+// apply gives a call in the library's form this one.
+func (f headerForm) apply(call *harmony.Message) {
+	call.RecipientLast = f&recipientLast != 0
+
+	switch f &^ recipientLast {
+	case typeConstrained:
+		call.ContentType = constrained + call.ContentType
+	case typeLeftOut:
+		call.ContentType = ""
+	case typeCode:
+		call.ContentType = "code"
+	}
+}
+
+const constrained = "<|constrain|>"
+
+// maxHeader is the most tokens of a header whose form is looked for. Names of tools are short.
+const maxHeader = 128
+
+// headerForm returns the form of the header that has just been read: that of a call of the tool. It
+// is the library's unless the header has exactly the tokens that are rendered in another one.
+func (w *writtenTokens) headerForm(r *harmony.Renderer, tool ToolName) headerForm {
+	// Output may have calls without <|start|>: what precedes them is not searched each time.
+	start := len(w.tokens) - 1
+	for start >= max(0, len(w.tokens)-maxHeader) && w.tokens[start] != harmony.TokenStart {
+		start--
+	}
+	if start < 0 || w.tokens[start] != harmony.TokenStart {
+		return 0
+	}
+
+	// Without an end it is no message.
+	whole := slices.Concat(w.tokens[start:], []harmony.Token{harmony.TokenCall})
+	written, ok := harmony.ReadWritten(whole)
+	if !ok || len(written) != 1 || !calls(&written[0], tool) {
+		return 0
+	}
+
+	call := message(Item{Kind: Call}, callee{recipient: recipient(tool), builtin: tool.Builtin})
+	call.Content = []harmony.Content{harmony.Text("")}
+
+	var form headerForm
+	switch contentType := written[0].ContentType; {
+	case slices.Contains(whole, harmony.TokenConstrain):
+		form = typeConstrained
+	case contentType == call.ContentType:
+	case contentType == "":
+		form = typeLeftOut
+	case contentType == "code":
+		form = typeCode
+	}
+	// After <|start|> and the role.
+	if whole[2] == harmony.TokenChannel {
+		form |= recipientLast
+	}
+
+	form.apply(&call)
+	rendered, err := r.AppendConversation(nil, []harmony.Message{call})
+	if err != nil || !slices.Equal(rendered, whole) {
+		return 0
+	}
+	return form
+}
+
+// newCallID returns the id of the call that begins.
+func (r *Reader) newCallID(called ToolName, found address) string {
+	id := r.turn.rc.NewID(callPrefix)
+	// A name that had to be found is not rendered as it was written.
+	if found != offered || !r.written.on {
+		return id
+	}
+	return r.written.headerForm(r.turn.rc.Renderer, called).withMark(id)
+}
+
+// inForm returns the items with the calls after the last answer in the forms that their ids are
+// marked with. Before it the engine has them in the library's, see [RequestContext.withKept].
+func inForm(items []Item) []Item {
+	same := true
+	for i := len(items) - 1; i >= 0; i-- {
+		item := &items[i]
+		if item.Kind == Answer && item.Text != "" {
+			break
+		}
+		form := formOf(item.CallID)
+		if item.Kind != Call || form == 0 {
+			continue
+		}
+
+		// They are the request's.
+		if same {
+			items, same = slices.Clone(items), false
+		}
+		items[i].Form = form
+	}
+	return items
+}
