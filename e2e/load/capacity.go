@@ -15,8 +15,8 @@ const (
 	capacityHalvings = 4
 )
 
-// capacity looks for the greatest rate of short requests at which one in a hundred takes
-// at most capacityLatency, at each target for itself. Client and engine take part of the
+// capacity looks for the greatest rate of short requests at which 99 of 100 take at
+// most capacityLatency, at each target for itself. Client and engine take part of the
 // machine: their columns say how much.
 func (l *Loader) capacity(ctx context.Context) error {
 	for _, t := range l.Targets {

@@ -225,7 +225,7 @@ func (l *Loader) hold(ctx context.Context) error {
 // knee.
 const kneeLatency = 50 * time.Millisecond
 
-// knee looks for the greatest rate of tokens at which one in a hundred is at most
+// knee looks for the greatest rate of tokens at which 99 of 100 are at most
 // kneeLatency late: steps of a quarter, at each target for itself. Then it loads with
 // twice that, to see what it does to memory.
 func (l *Loader) knee(ctx context.Context) error {
