@@ -69,6 +69,7 @@ func startReal(t *testing.T, engines ...realEngine) *stack.Dataplane {
 				config.Model{Match: "=" + stack.ModelOf(e.kind), Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext},
 				config.Model{Match: "=" + stack.ModelOf(e.kind) + "-unknown", Engine: e.kind, UpstreamModel: tinyModel},
 				config.Model{Match: "=" + stack.ModelOf(e.kind) + "-retry", Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext, ToolArguments: turn.ArgumentsRetry},
+				config.Model{Match: "=" + stack.ModelOf(e.kind) + "-canonical", Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext, History: turn.HistoryCanonical},
 			)
 		}
 	}})
@@ -78,32 +79,52 @@ func startReal(t *testing.T, engines ...realEngine) *stack.Dataplane {
 func metric(name string) func(*testing.T, realEngine) int {
 	return func(t *testing.T, e realEngine) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/metrics", http.NoBody)
+		line := metricLine(t, e, name)
+		n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-
-		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-			line := lines.Text()
-			if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
-				n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return int(n)
-			}
-		}
-
-		t.Fatalf("the engine has no metric %s", name)
-		return 0
+		return int(n)
 	}
+}
+
+// metricLine returns the line of a metric in the engine's GET /metrics.
+func metricLine(t *testing.T, e realEngine, name string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		line := lines.Text()
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
+			return line
+		}
+	}
+
+	t.Fatalf("the engine has no metric %s", name)
+	return ""
+}
+
+// cacheBlock returns how many tokens a block of vLLM's prefix cache has.
+func cacheBlock(t *testing.T, e realEngine) int {
+	t.Helper()
+	line := metricLine(t, e, "vllm:cache_config_info")
+	_, rest, _ := strings.Cut(line, `block_size="`)
+	size, _, _ := strings.Cut(rest, `"`)
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		t.Fatalf("no size of blocks: %s", line)
+	}
+	return n
 }
 
 // grpcLoad requests num_running_reqs from vLLM's GetLoads.
@@ -199,9 +220,12 @@ func playScripts(t *testing.T, e realEngine) {
 // cache, where it keeps the blocks of all layers alike.
 func TestRealDiagnosis(t *testing.T) {
 	e := engineAt(t, "ENGINE_TEST_VLLM_FLAT", "vllm", metric("vllm:num_requests_running"))
+	block := cacheBlock(t, e)
 	d := startReal(t, e)
-	d.DiagnosisIsExact(t, stack.ModelOf(e.kind), 128)
-	t.Run("history", func(t *testing.T) { d.HistoryIsExact(t, stack.ModelOf(e.kind), 128) })
+	model := stack.ModelOf(e.kind)
+	t.Run("prompts", func(t *testing.T) { d.DiagnosisIsExact(t, model, int64(block)) })
+	t.Run("history", func(t *testing.T) { d.HistoryIsExact(t, model, int64(block)) })
+	t.Run("forms of calls", func(t *testing.T) { realHistory(t, d, e, block) })
 }
 
 const greeting = "Grüße, 世界 👋🏽!"

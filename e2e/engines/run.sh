@@ -99,7 +99,9 @@ serve() {
 		--enable-prefix-caching --logits-processors player:Player
 	)
 	case $1 in
-	vllm-flat) options+=(--disable-hybrid-kv-cache-manager) ;;
+	# By default only a prompt's end is kept of layers with a sliding window. Blocks of 32 tokens are the smallest
+	# that vLLM has on a CPU.
+	vllm-flat) options+=(--prefix-cache-retention-interval 32 --block-size 32) ;;
 	esac
 	case $1 in
 	vllm | vllm-flat)

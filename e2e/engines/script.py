@@ -8,6 +8,8 @@ with the lines of engine-sim:
     SAY text             the final answer, after the results of all calls
     WORDS n [ms]         the final answer "w1 w2 … wn", with a delay of ms milliseconds per token
     FREE                 after the analysis the weights generate the rest
+    SIM headers=n        the form of the headers of calls, 1 to 4; seed: gpt-oss's own, 1 to 3, one after the other.
+                         What else such a line says is for engine-sim
 
 Without SAY and WORDS the answer to a tool result is "RESULT: " and its text. A
 message without any of these lines is not a script.
@@ -80,6 +82,7 @@ class Script:
     calls: list = field(default_factory=list)
     delay: float = 0  # seconds per token
     free: bool = False
+    form: str = "1"  # of the headers of calls, as engine-sim numbers them
 
 
 def parse(text):
@@ -105,6 +108,10 @@ def parse(text):
                 count, _, milliseconds = rest.partition(" ")
                 script.say = " ".join(f"w{i + 1}" for i in range(int(count)))
                 script.delay = int(milliseconds or 0) / 1000
+            case "SIM":
+                options = dict(option.partition("=")[::2] for option in rest.split())
+                script.form = options.get("headers", script.form)
+                continue
             case _:
                 continue
         found = True
@@ -128,9 +135,11 @@ def ways(script, results, begun):
         headers = [
             [channel, "commentary" + to + " ", CONTROL["constrain"], "json"],
             [to, channel, "commentary ", CONTROL["constrain"], "json"],
-            [to, channel, "commentary json"],
             [channel, "commentary" + to + " json"],
+            [to, channel, "commentary json"],
         ]
+        first = len(results) % 3 if script.form == "seed" else int(script.form) - 1
+        headers = headers[first:] + headers[:first]
         whole = [assistant + lead + harmony(*header, MESSAGE, arguments, CONTROL["call"]) for header in headers]
     else:
         headers = [[channel, "final"], [channel, "final ", CONTROL["constrain"], "json"], [channel, "final json"]]
