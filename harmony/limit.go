@@ -102,7 +102,9 @@ const TextBytes = 4
 func (b *bounds) grow(dst []Token, n int) []Token {
 	tokens := n / TextBytes
 	if b != nil {
-		tokens = max(0, min(tokens, b.limit-len(dst)+nearBytes+blockBytes))
+		// The sum with the limit could be beyond the largest number.
+		const beyond = nearBytes + blockBytes
+		tokens = max(0, min(tokens-beyond, b.limit-len(dst))+beyond)
 	}
 
 	return slices.Grow(dst, tokens)

@@ -3,6 +3,7 @@ package harmony
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -175,7 +176,7 @@ func TestTokensBeyondTheLimitCopyNothing(t *testing.T) {
 // limit.
 func TestLimitBoundsMemory(t *testing.T) {
 	have := make([]Token, 10)
-	for limit, want := range map[int]int{0: 128, 9: 137, 500: 628, 4010: 4010, 5000: 4010} {
+	for limit, want := range map[int]int{0: 128, 9: 137, 500: 628, 4010: 4010, 5000: 4010, math.MaxInt: 4010} {
 		b := &bounds{ctx: t.Context(), limit: limit}
 		if got := b.grow(slices.Clip(have), 4000*TextBytes); len(got) != len(have) || cap(got) < want || cap(got) > want*5/4 {
 			t.Errorf("limit %d: capacity %d, want %d", limit, cap(got), want)

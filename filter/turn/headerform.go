@@ -142,25 +142,16 @@ func (r *Reader) newCallID(called ToolName, found address) string {
 	return r.written.headerForm(r.turn.rc.Renderer, called).withMark(id)
 }
 
-// inForm returns the items with the calls after the last answer in the forms that their ids are
-// marked with. Before it the engine has them in the library's, see [RequestContext.withKept].
-func inForm(items []Item) []Item {
-	same := true
+// setForms gives the calls after the last answer the forms that their ids are marked with. Before it
+// the engine has them in the library's, see [RequestContext.withKept].
+func setForms(items []Item) {
 	for i := len(items) - 1; i >= 0; i-- {
 		item := &items[i]
-		if item.Kind == Answer && item.Text != "" {
-			break
+		switch {
+		case item.Kind == Answer && item.Text != "":
+			return
+		case item.Kind == Call:
+			item.Form = formOf(item.CallID)
 		}
-		form := formOf(item.CallID)
-		if item.Kind != Call || form == 0 {
-			continue
-		}
-
-		// They are the request's.
-		if same {
-			items, same = slices.Clone(items), false
-		}
-		items[i].Form = form
 	}
-	return items
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -103,6 +105,37 @@ func samePrompt(t *testing.T, got, want *Turn) {
 	t.Helper()
 	if !slices.Equal(got.Engine.Prompt, want.Engine.Prompt) {
 		t.Errorf("the prompt is\n%s\nwant\n%s", spell(t, got.Engine.Prompt), spell(t, want.Engine.Prompt))
+	}
+}
+
+// TestFormsCopyItemsOnce reads the forms of many calls: a copy of the items is of no account of the
+// request's memory. With a canonical history there is nothing to copy for.
+func TestFormsCopyItemsOnce(t *testing.T) {
+	exact := statelessContext()
+	canonical, failing := *exact, *exact
+	env := *exact.Env
+	env.Memory = failingMemory{newMemory()}
+	canonical.Model, failing.Env = &Model{}, &env
+
+	items := slices.Repeat([]Item{{Kind: Call, CallID: "call_" + strings.Repeat("0", randomDigits) + "h", Name: "f"}}, 20_000)
+	for _, c := range []struct {
+		name   string
+		rc     *RequestContext
+		copies float64
+	}{{"without a store", exact, 1}, {"with one that fails", &failing, 1}, {"canonical", &canonical, 0}} {
+		var kept keptItems
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		kept, _ = c.rc.withKept(t.Context(), items)
+		runtime.ReadMemStats(&after)
+		bytes := after.TotalAlloc - before.TotalAlloc
+		size := float64(len(items)) * float64(unsafe.Sizeof(Item{}))
+		if copies := float64(bytes) / size; copies > c.copies+0.2 {
+			t.Errorf("%s: the items are copied %.1f times", c.name, copies)
+		}
+		if want := c.copies > 0; (kept.items[0].Form != 0) != want || items[0].Form != 0 {
+			t.Errorf("%s: the forms are %d, and %d in the request", c.name, kept.items[0].Form, items[0].Form)
+		}
 	}
 }
 

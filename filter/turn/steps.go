@@ -31,7 +31,11 @@ type keptItems struct {
 // ignores steps before the last answer: the model does not see their reasoning anyway, so that the
 // engine has them in another form. On an error it returns the items with these marks alone.
 func (rc *RequestContext) withKept(ctx context.Context, items []Item) (keptItems, error) {
-	if rc.Memory == nil {
+	// Without a store there are marks alone, and with a canonical history none that count.
+	switch {
+	case rc.Memory == nil && rc.Model.History != HistoryExact:
+		return keptItems{items: items, open: -1}, nil
+	case rc.Memory == nil:
 		return rc.insertKept(items, (*Keep)(nil).read)
 	}
 
@@ -94,9 +98,7 @@ func (rc *RequestContext) rendered(kept *keptItems) {
 func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, error) {
 	exact := rc.Model.History == HistoryExact
 	steps := stepsWithCalls(items)
-	if exact {
-		items = inForm(items)
-	} else {
+	if !exact {
 		steps = slices.DeleteFunc(steps, func(s step) bool { return s.reasoned })
 	}
 	steps = steps[firstKept(len(steps), exact):]
@@ -107,7 +109,7 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 	}
 	found, err := readSteps(read, steps, exact)
 	if err != nil {
-		return kept, fmt.Errorf("read the reasoning of tool calls: %w", err)
+		found, err = &foundTexts{}, fmt.Errorf("read the reasoning of tool calls: %w", err)
 	}
 
 	kept.items = make([]Item, 0, len(items)+len(steps))
@@ -140,7 +142,12 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 	}
 	kept.items = append(kept.items, items[from:]...)
 	kept.choices = found.kept
-	return kept, nil
+
+	// Without steps there are no calls either. The items are no longer the request's.
+	if exact {
+		setForms(kept.items)
+	}
+	return kept, err
 }
 
 // step is a step of the assistant with tool calls.
