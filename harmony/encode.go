@@ -25,7 +25,7 @@ func AppendEncode(dst []Token, text string) []Token {
 // AppendEncodeLimited is [AppendEncode] with a limit. It returns dst unchanged and a
 // [*LimitError] if there would be more than limit tokens, including those of dst, or
 // the context's error if ctx ends first. It checks both every few tens of kilobytes of
-// text.
+// text, or more often.
 func AppendEncodeLimited(ctx context.Context, dst []Token, text string, limit int) ([]Token, error) {
 	out, err := appendBounded(dst, text, &bounds{ctx: ctx, limit: limit})
 

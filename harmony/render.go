@@ -94,7 +94,7 @@ func (r *Renderer) AppendConversation(dst []Token, msgs []Message) ([]Token, err
 // AppendLimited is AppendConversation with a limit. It stops with a
 // [*LimitError] when there are more than limit tokens, including those of dst,
 // and with the context's error when ctx ends. It checks both every few tens of
-// kilobytes of text, so a conversation that ends before the next check is
+// kilobytes of text, or more often, so a conversation that ends before the next check is
 // returned completely, even if it has more than limit tokens.
 func (r *Renderer) AppendLimited(ctx context.Context, dst []Token, msgs []Message, limit int) ([]Token, error) {
 	return r.appendConversation(dst, msgs, &bounds{ctx: ctx, limit: limit, unchecked: checkBytes})

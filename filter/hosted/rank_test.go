@@ -62,10 +62,11 @@ func TestRankBounded(t *testing.T) {
 func TestRankTakesLittle(t *testing.T) {
 	// Each word is another one, and the description of the namespace is shared.
 	tools := make([]*Deferred, 2000)
-	about := ""
-	for i := range 300 {
-		about += strconv.Itoa(i) + " "
+	words := make([]string, 300)
+	for i := range words {
+		words[i] = strconv.Itoa(i)
 	}
+	about := strings.Join(words, " ")
 	for i := range tools {
 		tools[i] = described("crm", "t"+strconv.Itoa(i), about[i%700:])
 		tools[i].About = about

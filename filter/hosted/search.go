@@ -136,7 +136,7 @@ const stepCells = 8
 // The errors of a search. Their texts are for the model.
 var (
 	ErrPattern = errors.New("the pattern is no regular expression of RE2 with at most 200 characters")
-	ErrWork    = errors.New("the search takes too much work: send a shorter pattern without repetitions, or fewer tools")
+	ErrWork    = errors.New("the search takes too much work: send fewer tools or a simpler pattern")
 )
 
 // MatchDeferred returns the indexes of the tools that match the regular expression in the
