@@ -239,9 +239,8 @@ func (row *matrixRow) judgeTools(got gjson.Result, requests []stack.EngineReques
 	return errors.Join(differs("city", got.Get("city").Str, row.cases.Tools.City), differs("text", text, row.cases.Tools.Text))
 }
 
-// judgeHistory: in the requests of "tools" each prompt begins with the previous
-// prompt and the reasoning of its output, and continues with the call, whose header
-// has only one form in history. The result stands in a message of the tool.
+// judgeHistory: in the requests of "tools" each prompt begins with the previous prompt and its
+// output, as the model wrote it. The result stands in a message of the tool.
 func (row *matrixRow) judgeHistory(requests []stack.EngineRequest) error {
 	turns := row.of(requests, "tools")
 	if len(turns) < 2 {
@@ -251,8 +250,7 @@ func (row *matrixRow) judgeHistory(requests []stack.EngineRequest) error {
 		if len(r.Output) == 0 {
 			return fmt.Errorf("request %d has no output", i+1)
 		}
-		reasoning, _, _ := strings.Cut(r.Output[0], "<|channel|>commentary to=")
-		before, next := r.Prompt+reasoning+" to=", turns[i+1].Prompt
+		before, next := r.Prompt+r.Output[0], turns[i+1].Prompt
 		if !strings.HasPrefix(next, before) {
 			at := sharedPrefix(before, next)
 			return fmt.Errorf("prompt %d does not continue prompt and output %d; from byte %d on it has\n%s\nwant\n%s", i+2, i+1, at, next[at:], before[at:])

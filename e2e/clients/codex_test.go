@@ -263,8 +263,7 @@ func (c *codex) requests() []stack.EngineRequest {
 }
 
 // wantTurn checks that n model calls form one turn: each prompt starts with the
-// previous prompt and the reasoning of its answer, and continues with the call,
-// whose header has only one form in history.
+// previous prompt and its output, as the model wrote it.
 func (c *codex) wantTurn(n int) []stack.EngineRequest {
 	c.t.Helper()
 	requests := c.requests()
@@ -272,8 +271,7 @@ func (c *codex) wantTurn(n int) []stack.EngineRequest {
 		c.t.Fatalf("the engine has had %d requests, want %d", len(requests), n)
 	}
 	for i, r := range requests[:n-1] {
-		reasoning, _, _ := strings.Cut(r.Output[0], "<|channel|>commentary to=")
-		before, next := r.Prompt+reasoning+" to=", requests[i+1].Prompt
+		before, next := r.Prompt+r.Output[0], requests[i+1].Prompt
 		if !strings.HasPrefix(next, before) {
 			at := sharedPrefix(before, next)
 			c.t.Errorf("prompt %d does not continue prompt and output %d; from byte %d on it has\n%s\nwant\n%s", i+2, i+1, at, next[at:], before[at:])

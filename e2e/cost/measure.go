@@ -14,7 +14,8 @@ import (
 type Cost struct {
 	// Body is the bytes of the request, the answer of the model and the list of tools.
 	Body int
-	// Counted is Body, and the bytes that were taken of the budget.
+	// Counted is Body, the bytes that were taken of the budget, and what the model and the tool
+	// servers sent again.
 	Counted int
 
 	// Allocated is bytes allocated, whether freed or not.

@@ -21,10 +21,12 @@ import (
 // player makes the reply to a request with the filter's own state machine. It is the
 // engine, which answers the first model calls alike, and does the jobs one after the other.
 type player struct {
-	answer  []harmony.Token
+	script  *script
 	dialect engine.Dialect
-	// calls is how many calls of the model were answered.
+	// calls is how many calls of the model were answered, and again the bytes of the answers
+	// after the first, which is a part of the scenario.
 	calls int
+	again int
 
 	// What the run waits for; one of them is set.
 	call *engine.Request
@@ -40,10 +42,11 @@ const (
 	chunkTokens = 8
 )
 
-// play makes the reply to a request, and forgets it.
-func play(request api.Request, answer []harmony.Token) {
+// play makes the reply to a request, and forgets it. It returns how many bytes the model has
+// written after its first answer: what the engine sends counts as what the client sends.
+func play(request api.Request, script *script) (again int) {
 	dialect, _ := engine.ByKind("vllm-generate")
-	p := &player{answer: answer, dialect: dialect}
+	p := &player{script: script, dialect: dialect}
 	// The clock stands still: the cost of a reply must not depend on how long it takes.
 	now := clock()
 	r := run.NewRunner(context.Background(), runs, now).Begin(run.Options{
@@ -69,6 +72,39 @@ func play(request api.Request, answer []harmony.Token) {
 			r.Abandon()
 		}
 	}
+
+	return p.again
+}
+
+// script is what the model answers, as events of the engine. Those of the first choice exist before
+// anything is measured: what the engine takes is no cost of the request.
+type script struct {
+	bytes  int
+	tokens []harmony.Token
+	events map[int][][]byte // by choice
+}
+
+func newScript(bytes int, tokens []harmony.Token) *script {
+	s := &script{bytes: bytes, tokens: tokens, events: map[int][][]byte{}}
+	s.choice(0)
+	return s
+}
+
+// choice returns the events of a choice.
+func (s *script) choice(choice int) [][]byte {
+	events, made := s.events[choice]
+	if made {
+		return events
+	}
+
+	for rest := s.tokens; len(rest) > 0; {
+		n := min(chunkTokens, len(rest))
+		event := append([]byte("data: "), generated(choice, rest[:n], n == len(rest))...)
+		events = append(events, append(event, "\n\n"...))
+		rest = rest[n:]
+	}
+	s.events[choice] = events
+	return events
 }
 
 // done is the answer of a model that has nothing left to do.
@@ -86,21 +122,24 @@ func (p *player) reply(r *run.Run, call *engine.Request) {
 		return
 	}
 
-	rest := p.answer
+	script := p.script
 	p.calls++
 	if p.calls > maxAnswers {
-		rest = done
+		script = newScript(0, done)
 	}
-	for len(rest) > 0 {
-		n := min(chunkTokens, len(rest))
+
+	// The choices are written in turns, an event of each.
+	events := len(script.choice(0))
+	for i := range events {
+		if p.calls > 1 {
+			p.again += script.bytes*(i+1)/events - script.bytes*i/events
+		}
 		for choice := range call.N {
-			event := append([]byte("data: "), generated(choice, rest[:n], n == len(rest))...)
 			// The run has ended, or has asked for something else: nobody reads on.
-			if !send(run.Bytes(append(event, "\n\n"...))) {
+			if !send(run.Bytes(script.choice(choice)[i])) {
 				return
 			}
 		}
-		rest = rest[n:]
 	}
 	send(run.Ended(nil))
 }

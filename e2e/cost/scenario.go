@@ -67,7 +67,12 @@ func parseScenario(text []byte) (*scenario, error) {
 // bytes is what the scenario's own bytes of a request's handling are, which a cost may be in
 // proportion to. Stored items count when they are read.
 func (s *scenario) bytes() int {
-	n := len(s.Request) + len(s.Listing)
+	return len(s.Request) + len(s.Listing) + s.answerBytes()
+}
+
+// answerBytes is how many bytes the answer of the model has.
+func (s *scenario) answerBytes() int {
+	n := 0
 	for _, m := range s.Answer {
 		n += len(m.Header) + len(m.Text) + len(m.Value)
 	}

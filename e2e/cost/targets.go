@@ -113,22 +113,24 @@ func (e *endpoint) handle(s *scenario) task {
 func (e *endpoint) reply(s *scenario) task {
 	x := e.begin(s)
 	outcome := x.handle()
+	script := newScript(s.answerBytes(), x.answer)
 	return func() (int, any) {
 		defer x.close()
-		x.reply(outcome)
-		return x.reserved, api.Outcome{Kind: outcome.Kind, Err: outcome.Err}
+		again := x.reply(outcome, script)
+		return x.reserved + again, api.Outcome{Kind: outcome.Kind, Err: outcome.Err}
 	}
 }
 
 // both measures the handling and the reply.
 func (e *endpoint) both(s *scenario) task {
 	x := e.begin(s)
+	script := newScript(s.answerBytes(), x.answer)
 	return func() (int, any) {
 		defer x.close()
 		outcome := x.handle()
-		x.reply(outcome)
+		again := x.reply(outcome, script)
 		// The messages to the server count, because the model's calls cause them and have no other bytes.
-		counted := x.reserved
+		counted := x.reserved + again
 		if e.mcp != nil {
 			counted += e.mcp.traffic()
 		}
@@ -222,10 +224,11 @@ func (x *exchange) handle() api.Outcome {
 	return x.endpoint.Handle(x.request.Context.Work.Context(), x.request)
 }
 
-func (x *exchange) reply(outcome api.Outcome) {
-	if outcome.Kind == api.OutcomeRequest {
-		play(outcome.Request, x.answer)
+func (x *exchange) reply(outcome api.Outcome, script *script) (again int) {
+	if outcome.Kind != api.OutcomeRequest {
+		return 0
 	}
+	return play(outcome.Request, script)
 }
 
 // context is what the service knows of a request beside its body.
