@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,23 +30,30 @@ func multiplied(keyword string, width, depth int) string {
 }
 
 // TestSchemaTooMuchWork checks that schemas multiplied by references are an
-// error, even if the text is small.
+// error, even if the text is small, and that finding that out takes little memory.
 func TestSchemaTooMuchWork(t *testing.T) {
 	for name, schema := range map[string]string{
-		"equal variants":     multiplied("anyOf", 8, 12),
-		"more of them":       multiplied("anyOf", 100, 25),
-		"long equal text":    refsTo(`{"enum":["` + strings.Repeat("x", 150_000) + `"]}`),
-		"unknown keywords":   refsTo(`{` + manyNames(10_000) + `}`),
-		"required names":     refsTo(`{"type":"object","required":[` + list(`""`, 30_000) + `]}`),
-		"types that are not": refsTo(`{"type":[` + list(`1`, 60_000) + `]}`),
-		"variants unwritten": refsTo(`{"anyOf":[` + list(`{}`, 30_000) + `]}`),
-		"parts unwritten":    refsTo(`{"allOf":[{` + manyNames(10_000) + `}]}`),
-		"long references":    refsTo(`{"$ref":"#/` + strings.Repeat("x", 150_000) + `"}`),
+		"equal variants":      multiplied("anyOf", 8, 12),
+		"more of them":        multiplied("anyOf", 100, 25),
+		"long equal text":     refsTo(`{"enum":["` + strings.Repeat("x", 150_000) + `"]}`),
+		"unknown keywords":    refsTo(`{` + manyNames(10_000) + `}`),
+		"required names":      refsTo(`{"type":"object","required":[` + list(`""`, 30_000) + `]}`),
+		"types that are not":  refsTo(`{"type":[` + list(`1`, 60_000) + `]}`),
+		"variants unwritten":  refsTo(`{"anyOf":[` + list(`{}`, 30_000) + `]}`),
+		"parts unwritten":     refsTo(`{"allOf":[{` + manyNames(10_000) + `}]}`),
+		"long references":     refsTo(`{"$ref":"#/` + strings.Repeat("x", 150_000) + `"}`),
+		"pointers of slashes": refsTo(`{"$ref":"#/` + strings.Repeat("/", 150_000) + `"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			out, err := appendParameters([]byte("before"), []byte(schema), false, new(schemaWork))
+			runtime.ReadMemStats(&after)
 			if !errors.Is(err, errSchemaTooMuchWork) {
 				t.Errorf("%d bytes, %v", len(out), err)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 40<<20+uint64(64*len(schema)) {
+				t.Errorf("%d bytes are allocated for %d", allocated, len(schema))
 			}
 		})
 	}
