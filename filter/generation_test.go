@@ -206,17 +206,7 @@ func newReloading(t *testing.T) (s *Server, e *fakeEngine, configure func(change
 		}
 		return c
 	}
-	s, err := newTestServer(func(c *config.Config) { *c = *configure(func(*config.Config) {}) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	s = startTestServer(t, func(c *config.Config) { *c = *configure(func(*config.Config) {}) })
 	return s, e, configure
 }
 

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"context"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -16,19 +15,9 @@ import (
 // budget has no room, and one for which it has.
 func TestStoredIsReadWithinTheMemoryBudget(t *testing.T) {
 	t.Parallel()
-	s, err := newTestServer(func(c *config.Config) {
+	s := startTestServer(t, func(c *config.Config) {
 		c.StoreURL = "sqlite:" + filepath.Join(t.TempDir(), "store.db")
 		c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 64<<10, 256<<10
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 
 	for size, status := range map[int]int{100 << 10: http.StatusRequestEntityTooLarge, 20 << 10: http.StatusOK} {

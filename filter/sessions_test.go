@@ -2,7 +2,6 @@ package filter
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -433,22 +432,12 @@ func TestSessionsOfAgents(t *testing.T) {
 	t.Parallel()
 	e := &cachingEngine{}
 	_, address := serveLoopback(t, e)
-	s, err := newTestServer(func(c *config.Config) {
+	s := startTestServer(t, func(c *config.Config) {
 		c.Engines = []config.Engine{{Name: "main", Kind: "vllm"}}
 		c.Loopback = address
 		c.Models = []config.Model{
 			{Match: "=gpt-oss-exact", UpstreamModel: "gpt-oss-20b"},
 			{Match: "=gpt-oss-canonical", UpstreamModel: "gpt-oss-20b", History: turn.HistoryCanonical},
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Error(err)
 		}
 	})
 
@@ -479,21 +468,11 @@ func elsewhere(t *testing.T, address string) (next func() *Server) {
 	t.Helper()
 	var regions [2]*Server
 	for i := range regions {
-		s, err := newTestServer(func(c *config.Config) {
+		s := startTestServer(t, func(c *config.Config) {
 			c.Engines = []config.Engine{{Name: "main", Kind: "vllm"}}
 			c.Loopback = address
 			c.Responses.SealKeys = []string{"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
 			c.Models = []config.Model{{Match: "=gpt-oss-exact", UpstreamModel: "gpt-oss-20b"}}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			if err := s.Close(ctx); err != nil {
-				t.Error(err)
-			}
 		})
 		regions[i] = s
 	}

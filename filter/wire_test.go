@@ -30,6 +30,24 @@ func newTestServer(change func(c *config.Config)) (*Server, error) {
 	return New(cfg, Options{Log: log})
 }
 
+// startTestServer makes that service, and closes it when the test ends.
+func startTestServer(t *testing.T, change func(c *config.Config)) *Server {
+	t.Helper()
+	s, err := newTestServer(change)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 // What only the parts find wrong with a configuration is an error that names the
 // setting.
 func TestNewErrors(t *testing.T) {
