@@ -90,7 +90,11 @@ func TestLoad(t *testing.T) {
 	if err := l.Report.Table(&table); err != nil || strings.Count(table.String(), "\n") != len(l.Report.Rows)+3 {
 		t.Errorf("%v:\n%s", err, &table)
 	}
-	if err := l.Report.Added(&added); err != nil || strings.Count(added.String(), "\n") != len(l.Report.Rows)/2 { // a line for each scenario but the one of memory, and the head
+	// The head, and a line for each scenario but the one of memory. On a machine that keeps no bound
+	// of latency the knee and the capacity have none.
+	most := len(l.Report.Rows) / 2
+	err := l.Report.Added(&added)
+	if lines := strings.Count(added.String(), "\n"); err != nil || lines > most || lines < most-2 {
 		t.Errorf("%v:\n%s", err, &added)
 	}
 }

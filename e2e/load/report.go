@@ -148,8 +148,8 @@ func (r *Report) Added(w io.Writer) error {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		base := alone[row.Scenario]
-		// Held streams have memory alone.
-		if base == nil || base == row || len(row.CPU) == 0 {
+		// Held streams have memory alone, and a target that keeps no bound has no figures.
+		if base == nil || base == row || len(row.CPU) == 0 || len(base.CPU) == 0 {
 			continue
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Scenario, row.Target, number(row.own()-base.own(), 1),
