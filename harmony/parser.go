@@ -370,6 +370,11 @@ const (
 
 // name returns b as a string. It reuses earlier strings.
 func (p *Parser) name(b []byte) string {
+	// Most headers lack most fields.
+	if len(b) == 0 {
+		return ""
+	}
+
 	if !utf8.Valid(b) {
 		b = bytes.ToValidUTF8(b, nil)
 	}

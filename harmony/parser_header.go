@@ -459,17 +459,17 @@ func (r *resolvedHeader) setType(word []byte) {
 // fields parses words in any order: recipient, content type and, in a complete
 // header, everything else that has a meaning. It returns the rest.
 func (r *resolvedHeader) fields(b []byte) []byte {
-	for {
-		b = trimLeft(b)
+	for b = trimLeft(b); len(b) > 0; b = trimLeft(b) {
 		n := r.field(b)
 		if n == 0 {
-			return b
+			break
 		}
 		b = b[n:]
 	}
+	return b
 }
 
-// field parses one word and returns its length, or 0 if it is text.
+// field parses the word at the start of b and returns its length, or 0 if it is text.
 func (r *resolvedHeader) field(b []byte) int {
 	if n := r.recipientAt(b); n > 0 {
 		return n
@@ -490,7 +490,7 @@ func (r *resolvedHeader) field(b []byte) int {
 		return n
 	}
 
-	if !r.complete || len(b) == 0 {
+	if !r.complete {
 		return 0
 	}
 
@@ -584,7 +584,14 @@ func wordLength(b []byte) int {
 	return len(b)
 }
 
-func trimLeft(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n\f\v") }
+// trimLeft removes the white space at the start of b. A header is trimmed at each word, mostly
+// of nothing: [bytes.TrimLeft] would make its set of characters each time.
+func trimLeft(b []byte) []byte {
+	for len(b) > 0 && (isASCIISpace(b[0]) || b[0] == '\v') {
+		b = b[1:]
+	}
+	return b
+}
 
 // cutSpace splits b before its first white space.
 func cutSpace(b []byte) (word, rest []byte) {

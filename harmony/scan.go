@@ -1,6 +1,7 @@
 package harmony
 
 import (
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -72,7 +73,7 @@ func pieceEnd(s string, i int) int {
 	case class == classMark:
 		return wordEnd(s, i)
 	case class == classOther:
-		return punctuationEnd(s, next)
+		return punctuationEnd(s, i)
 	case s[i] == ' ' && next < len(s):
 		if c, _ := classAt(s, next); c == classOther || c == classMark {
 			return punctuationEnd(s, next)
@@ -196,10 +197,15 @@ func numberEnd(s string, i int) int {
 	return i
 }
 
-// punctuationEnd matches [^\s\p{L}\p{N}]* [\r\n/]* at s[i].
+// punctuationEnd matches [^\s\p{L}\p{N}]+ [\r\n/]* at s[i], which is the first of these.
 func punctuationEnd(s string, i int) int {
-	for i < len(s) {
-		class, size := classAt(s, i)
+	for i = skipEqual(s, i); i < len(s); {
+		// ASCII takes no call.
+		class, size := asciiClass[s[i]], 1
+		if class == notASCII {
+			class, size = classAt(s, i)
+		}
+
 		if class != classOther && class != classMark {
 			break
 		}
@@ -212,11 +218,29 @@ func punctuationEnd(s string, i int) int {
 	return i
 }
 
+// skipEqual returns where the run of one byte that begins at s[i] still goes on. Indentation
+// and lines of one character are long, so eight bytes are compared at once.
+func skipEqual(s string, i int) int {
+	for i+8 <= len(s) {
+		// Turned by a byte, eight equal ones are the same.
+		if w := le64(s, i); bits.RotateLeft64(w, 8) != w {
+			break
+		}
+		i += 7
+	}
+	return i
+}
+
 // spaceEnd matches the whitespace alternatives at s[i], which is white space.
 func spaceEnd(s string, i int) int {
-	lineEnd, last, end := 0, i, i
+	lineEnd, last := 0, i
+	end := skipEqual(s, i)
 	for end < len(s) {
-		class, size := classAt(s, end)
+		class, size := asciiClass[s[end]], 1
+		if class == notASCII {
+			class, size = classAt(s, end)
+		}
+
 		if class != classSpace && class != classNewline {
 			break
 		}
@@ -279,8 +303,8 @@ var asciiStop = func() (t [256]uint8) {
 	return t
 }()
 
-// asciiOtherEnd is pieceEnd for ASCII pieces that are no words and are followed by ASCII. It returns
-// 0 for other pieces.
+// asciiOtherEnd is pieceEnd for pieces that are no words and begin with two bytes of ASCII. It
+// returns 0 for other pieces.
 func asciiOtherEnd(s string, i int) int {
 	class, next := asciiClass[s[i]], asciiClass[s[i+1]]
 	switch {
@@ -299,52 +323,15 @@ func asciiOtherEnd(s string, i int) int {
 			return 0
 		}
 		return i
-	case class == classOther || s[i] == ' ' && next == classOther:
-		for i++; i < len(s) && asciiClass[s[i]] == classOther; i++ {
-		}
-
-		// It may be punctuation too, which only the full pattern tells.
-		if i < len(s) && s[i] >= utf8.RuneSelf {
-			return 0
-		}
-		for ; i < len(s) && (s[i] == '\n' || s[i] == '\r' || s[i] == '/'); i++ {
-		}
-		return i
+	case next == notASCII:
+		// It may be a letter, of which this is the prefix.
+		return 0
+	case class == classOther:
+		return punctuationEnd(s, i)
+	case s[i] == ' ' && next == classOther:
+		return punctuationEnd(s, i+1)
 	case class == classSpace || class == classNewline:
-		return asciiSpaceEnd(s, i)
+		return spaceEnd(s, i)
 	}
 	return 0
-}
-
-// eightSpaces are as many bytes, as le64 reads them.
-const eightSpaces = 0x2020202020202020
-
-// asciiSpaceEnd is spaceEnd for white space that is followed by ASCII. It
-// returns 0 otherwise.
-func asciiSpaceEnd(s string, i int) int {
-	lineEnd, end := 0, i
-
-	// Indentation of code is long, so eight spaces are compared at once.
-	for end+8 <= len(s) && le64(s, end) == eightSpaces {
-		end += 8
-	}
-
-	for ; end < len(s); end++ {
-		if c := s[end]; c == '\n' || c == '\r' {
-			lineEnd = end + 1
-		} else if asciiClass[c] != classSpace {
-			break
-		}
-	}
-
-	switch {
-	case end < len(s) && s[end] >= utf8.RuneSelf:
-		return 0
-	case lineEnd > 0:
-		return lineEnd
-	case end < len(s) && end-i > 1:
-		// The last space belongs to the next piece.
-		return end - 1
-	}
-	return end
 }

@@ -29,7 +29,7 @@ type Part struct {
 var Parts = []Part{
 	{"reasoning", "<|channel|>analysis<|message|>", true},
 	{"answer", "<|channel|>final<|message|>", false},
-	{"call", " to=functions.get_weather<|channel|>commentary json<|message|>", false},
+	{"arguments", ` to=functions.get_weather<|channel|>commentary json<|message|>{"city":"`, false},
 }
 
 // begin returns a streamed reply within a part, the next tokens, and a buffer for what

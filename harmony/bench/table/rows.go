@@ -61,7 +61,7 @@ var service = []upTo{
 	{"engine: an event of vLLM to its token", "filter/engine.DecodeOneToken/vllm", "ns/op", 1, "ns", 0, ""},
 	{"chat: a token to its chunk, answer", "filter/chat.Stream/answer", "ns/op", 1, "ns", 0, ""},
 	{"the same, reasoning", "filter/chat.Stream/reasoning", "ns/op", 1, "ns", 0, ""},
-	{"the same, call", "filter/chat.Stream/call", "ns/op", 1, "ns", 0, ""},
+	{"the same, arguments of a call", "filter/chat.Stream/arguments", "ns/op", 1, "ns", 0, ""},
 	{"responses: a token to its event, answer", "filter/responses.Stream/answer", "ns/op", 1, "ns", 0, ""},
 	{"filter: a request of 41 messages seen before", "filter/extproc.Request", "ns/op", 1e-3, "µs", 0, ""},
 	{"its allocations", "filter/extproc.Request", "allocs/op", 1, "", 0, ""},
