@@ -27,3 +27,23 @@ func TestOutputsBehindTheirCalls(t *testing.T) {
 		}
 	}
 }
+
+func TestResultsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	const (
+		functions = `{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","call_id":"b","name":"g","arguments":"{}"},` +
+			`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`
+		customs = `{"type":"custom_tool_call","call_id":"a","name":"f","input":"1"},` +
+			`{"type":"mcp_call","id":"mcp_1","server_label":"m","name":"f","arguments":"{}","output":"of a server"},` +
+			`{"type":"function_call","call_id":"b","name":"g","arguments":"{}"},{"type":"custom_tool_call","call_id":"c","name":"f","input":"2"}`
+	)
+	for calls, kind := range map[string]string{functions: "function_call_output", customs: "custom_tool_call_output"} {
+		apitest.AnyOrder(t,
+			`{"type":"`+kind+`","call_id":"a","output":"of first"}`,
+			`{"type":"function_call_output","call_id":"b","output":"of other"}`,
+			`{"type":"`+kind+`","call_id":"c","output":[{"type":"input_text","text":"of last"},{"type":"input_image","image_url":"data:image/png;base64,AA=="}]}`,
+			func(results ...string) string {
+				return apitest.Spell(t, mustDecode(t, askItems(calls+","+strings.Join(results, ","))).Engine().Prompt)
+			})
+	}
+}

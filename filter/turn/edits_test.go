@@ -22,8 +22,8 @@ type playedStep struct {
 	items, results []Item
 	// The client has changed what it means.
 	changed bool
-	// Its calls are of one tool, and stand in another order.
-	reversed bool
+	// The ids of its calls by the name of the tool, in the model's order.
+	made map[string][]string
 	// It puts each result behind its call.
 	between bool
 }
@@ -46,9 +46,28 @@ func (s *playedStep) sent() []Item {
 	return items
 }
 
-// order returns the results in the order in which the client sends them.
+// order returns the results in the order in which the model reads them: that of the client, with those
+// of one tool in the order of its calls.
 func (s *playedStep) order() []Item {
-	return slices.DeleteFunc(s.sent(), func(i Item) bool { return i.Kind != Result })
+	names, results, next := map[string]string{}, map[string]Item{}, map[string]int{}
+	for name, ids := range s.made {
+		for _, id := range ids {
+			names[id] = name
+		}
+	}
+	for _, result := range s.results {
+		results[result.CallID] = result
+	}
+
+	var items []Item
+	for _, item := range s.sent() {
+		if item.Kind == Result {
+			name := names[item.CallID]
+			items = append(items, results[s.made[name][next[name]]])
+			next[name]++
+		}
+	}
+	return items
 }
 
 // playStep has a model make a step, in a random form.
@@ -94,8 +113,10 @@ func playStep(t *testing.T, rng *rand.Rand, turn *Turn, calls *int) playedStep {
 	output := encodeOddly(rng, strings.TrimPrefix(text.String(), "<|start|>assistant"))
 	step.tokens = slices.Concat(begunMessage, output)
 	made := readTokens(t, turn, output, engine.FinishStop).calls
+	step.made = map[string][]string{}
 	for i := range step.results {
 		id := made[i].ID
+		step.made[made[i].Name] = append(step.made[made[i].Name], id)
 		step.items[len(step.items)-len(step.results)+i].CallID, step.results[i].CallID = id, id
 	}
 	return step
@@ -188,12 +209,11 @@ var rewrites = []edit{
 		return false
 	},
 	func(_ *rand.Rand, s *playedStep) bool {
-		calls := s.items[len(s.items)-len(s.results):]
-		slices.Reverse(calls)
-		slices.Reverse(s.results)
-		if len(calls) > 1 && calls[0].Name == calls[1].Name {
-			s.reversed = !s.reversed
-		}
+		slices.Reverse(s.items[len(s.items)-len(s.results):])
+		return false
+	},
+	func(rng *rand.Rand, s *playedStep) bool {
+		rng.Shuffle(len(s.results), func(i, k int) { s.results[i], s.results[k] = s.results[k], s.results[i] })
 		return false
 	},
 	changeArguments(func(map[string]any) {}),
@@ -299,7 +319,6 @@ func TestEditsAreKept(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				s.changed = changes[rng.IntN(len(changes))](rng, s)
 			}
-			s.changed = s.changed || s.reversed
 			s.between = !s.changed && rng.IntN(4) == 0
 			items = append(items, s.sent()...)
 		}
@@ -360,7 +379,13 @@ func expectedPrompt(t *testing.T, canonical *RequestContext, tools []harmony.Nam
 		if s.changed {
 			want = append(want, after[len(before):]...)
 		} else {
-			msgs := (&Prefix{}).messages(opening{}, slices.Concat(s.items, s.order()))
+			var made []Item
+			for name, ids := range s.made {
+				for _, id := range ids {
+					made = append(made, Item{Kind: Call, CallID: id, Name: name})
+				}
+			}
+			msgs := (&Prefix{}).messages(opening{}, slices.Concat(made, s.order()))
 			results, err := renderer.AppendConversation(nil, msgs[len(msgs)-len(s.results):])
 			if err != nil {
 				t.Fatal(err)

@@ -12,20 +12,15 @@ type sentStep struct {
 	reasoning []string
 	preambles []string
 	// Those that have come, by id.
-	calls map[string]sentCall
-}
-
-// sentCall is a call that a client has sent back.
-type sentCall struct {
-	*Item
-	// How many calls have come before it.
-	before int
+	calls map[string]*Item
+	// How many results of these have come.
+	answered int
 }
 
 // asWritten returns the items of the step that begins at begin as the model wrote them, with the
-// results that stand between its calls after them, and where they end. It returns nil unless they
-// mean the same: nothing that a client has changed is undone. open reports that the items end
-// before all calls of the choice have come.
+// results of its calls after them, and where they end. It returns nil unless they mean the same:
+// nothing that a client has changed is undone. open reports that the items end before all calls of
+// the choice have come.
 func (rc *RequestContext) asWritten(
 	items []Item, begin int, choice *writtenChoice,
 ) (same []Item, end int, open bool) {
@@ -38,13 +33,8 @@ func (rc *RequestContext) asWritten(
 	if !rc.takes(end - begin) {
 		return nil, 0, false
 	}
-	if len(sent.calls) < len(choice.calls) {
+	if sent.answered < len(choice.calls) {
 		return nil, 0, end == len(items)
-	}
-
-	// More than the model has said in this choice.
-	if end < len(items) && items[end].Kind.OfModel() {
-		return nil, 0, false
 	}
 	if !rc.affordsComparison(items[begin:end], choice) || !sent.means(choice) {
 		return nil, 0, false
@@ -56,7 +46,7 @@ func (rc *RequestContext) asWritten(
 		m := &choice.messages[i]
 		item := Item{Kind: kindOf(m.Channel)}
 		if m.Recipient != "" {
-			item = *sent.calls[choice.calls[next]].Item
+			item = *sent.calls[choice.calls[next]]
 			next++
 		}
 		item.Written = m
@@ -65,23 +55,31 @@ func (rc *RequestContext) asWritten(
 	return append(same, results...), end, false
 }
 
-// sentOf returns what the items from begin on say, up to the last one of the choice's calls, the
-// results between them, and the index after it. It ends early at anything else.
+// sentOf returns what the items from begin on say, up to the last result of the choice's calls,
+// the results, with tools that join between them, and the index after it. It ends early at anything
+// else. All results must follow: where calls of one tool are put into the model's order, their results
+// are put into the same, and those that come later could not be.
 func sentOf(items []Item, begin int, choice *writtenChoice) (s sentStep, results []Item, end int) {
-	s.calls = map[string]sentCall{}
-	for end = begin; end < len(items) && len(s.calls) < len(choice.calls); end++ {
+	s.calls = map[string]*Item{}
+	for end = begin; end < len(items) && s.answered < len(choice.calls); end++ {
 		item := &items[end]
 		switch item.Kind {
 		// Of an empty text the model would see nothing.
 		case Reasoning, Preamble:
 			s.say(item)
 		case Call:
-			if !choice.ids[item.CallID] || s.calls[item.CallID].Item != nil {
+			if !choice.ids[item.CallID] || s.calls[item.CallID] != nil {
 				return s, results, end
 			}
-			s.calls[item.CallID] = sentCall{item, len(s.calls)}
+			s.calls[item.CallID] = item
 		case Result:
-			if s.calls[item.CallID].Item == nil {
+			if s.calls[item.CallID] == nil {
+				return s, results, end
+			}
+			s.answered++
+			results = append(results, *item)
+		case Tools:
+			if len(s.calls) < len(choice.calls) {
 				return s, results, end
 			}
 			results = append(results, *item)
@@ -104,24 +102,18 @@ func (s *sentStep) say(item *Item) {
 
 // means reports whether what was sent means what the model wrote. Reasoning may be left out: many
 // clients do not know it. The order of texts and calls among each other is the client's format's.
-// Results have no ids for the model: which call of a tool one is of, their order says, so that calls
-// of one tool are the same only in the same order.
 func (s *sentStep) means(choice *writtenChoice) bool {
 	var reasoning, preambles []string
 	next := 0
-	// By the tool: how many calls have come up to its last one.
-	came := map[string]int{}
 	for i := range choice.messages {
 		m := &choice.messages[i]
 		text := string(m.Content[0].(harmony.Text))
 
 		switch {
 		case m.Recipient != "":
-			sent := s.calls[choice.calls[next]]
-			if sent.before < came[m.Recipient] || !sameCall(sent.Item, m, text) {
+			if !sameCall(s.calls[choice.calls[next]], m, text) {
 				return false
 			}
-			came[m.Recipient] = sent.before + 1
 			next++
 		case kindOf(m.Channel) == Reasoning:
 			reasoning = append(reasoning, text)
@@ -177,7 +169,9 @@ const comparedBytes = 8
 func (rc *RequestContext) affordsComparison(sent []Item, choice *writtenChoice) bool {
 	size := 0
 	for i := range sent {
-		size += len(sent[i].Text)
+		if sent[i].Kind.OfModel() {
+			size += len(sent[i].Text)
+		}
 	}
 	for i := range choice.messages {
 		size += len(choice.messages[i].Content[0].(harmony.Text))

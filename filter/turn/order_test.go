@@ -2,8 +2,13 @@ package turn
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // TestBehindCalls shows where results move to. Of each item the test has a letter and the
@@ -62,5 +67,129 @@ func TestOpenCalls(t *testing.T) {
 	}
 	if open := before.OpenCalls(); len(open) != 1 || open[0].CallID != "a" {
 		t.Errorf("%+v", open)
+	}
+}
+
+// TestInCallOrder shows in which order results are rendered. Of each item the test has a letter and the
+// name of its call, which begins with that of its tool: c and r are calls and results, h the result of a
+// hosted call, t are tools that join, a answers and u texts of the user.
+func TestInCallOrder(t *testing.T) {
+	t.Parallel()
+	kinds := map[byte]Kind{'c': Call, 'r': Result, 'h': Result, 't': Tools, 'a': Answer, 'u': User}
+
+	for in, want := range map[string]string{
+		"cf1 rf1":                             "f1",
+		"cf1 cf2 rf1 rf2":                     "f1 f2",
+		"cf1 cf2 rf2 rf1":                     "f1 f2",
+		"cf1 cf2 cf3 rf3 rf1 rf2":             "f1 f2 f3",
+		"cf1 cg1 rg1 rf1":                     "g1 f1", // the names say whose they are
+		"cf1 cg1 cf2 rf2 rg1 rf1":             "f1 g1 f2",
+		"cf1 cg1 cf2 cg2 rg2 rf2 rg1 rf1":     "g1 f1 g2 f2",
+		"cf1 rf1 cf2 rf2":                     "f1 f2",
+		"cf1 cf2 a rf2 rf1":                   "f1 f2",
+		"cf1 hf1 cg1 hg1 cf2 cf3 rf3 rf2":     "f1 g1 f2 f3",
+		"cf1 cm1 hm1 cf2 rf2 rf1":             "m1 f1 f2",
+		"cf1 cf2 rf2 cf3 rf3 rf1":             "f2 f3 f1", // calls of two steps
+		"cf1 cf2 rf2 u rf1":                   "f2 f1",
+		"cf1 cf2 rf2 t rf1":                   "f1 f2",
+		"cf1 cf2 rf2 rf1 cf3 cf4 rf4 rf3":     "f1 f2 f3 f4",
+		"cf1 cf2 rf2 rx1 rf1":                 "f1 x1 f2", // of no call
+		"rx2 rx1":                             "x2 x1",
+		"cf1 cf1 rf1 rf1":                     "f1 f1",
+		"cf1 cf2 rf2 rf2 rf1":                 "f1 f2 f2",
+		"u cf1 cf2 rf2 rf1 a u cf1 cf2 rf2 a": "f1 f2 f2",
+	} {
+		var items []Item
+		for name := range strings.FieldsSeq(in) {
+			item := Item{Kind: kinds[name[0]], CallID: name[1:], Hosted: name[0] == 'h', Text: name[1:], Tools: &JoinedTools{}}
+			if item.Kind == Call {
+				item.Name = name[1:2]
+			}
+			items = append(items, item)
+		}
+
+		before := slices.Clone(items)
+		got := resultTexts((&Prefix{}).messages(opening{}, items))
+		if got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+		if !slices.Equal(items, before) {
+			t.Errorf("%s: the items are changed", in)
+		}
+	}
+}
+
+func resultTexts(msgs []harmony.Message) string {
+	var texts []string
+	for i := range msgs {
+		if msgs[i].Role == harmony.RoleTool {
+			texts = append(texts, string(msgs[i].Content[0].(harmony.Text)))
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+// TestAnyOrderOfResults shows that of a step with calls of few tools any order of the results is read as
+// theirs: the results of each tool in the order of its calls, where the client has results of that tool.
+// One step has more calls than could be compared in pairs.
+func TestAnyOrderOfResults(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(21, 22))
+	const small = 500
+	sizes := append(make([]int, 0, 1+small), 100_000)
+	for range small {
+		sizes = append(sizes, rng.IntN(20))
+	}
+
+	for _, n := range sizes {
+		tools := 1 + rng.IntN(3)
+		calls, results := make([]Item, n), make([]Item, n)
+		for i := range n {
+			id := "f" + strconv.Itoa(rng.IntN(tools)) + "-" + strconv.Itoa(i)
+			name, _, _ := strings.Cut(id, "-")
+			calls[i] = Item{Kind: Call, CallID: id, Name: name}
+			results[i] = Item{Kind: Result, CallID: id, Text: id}
+		}
+		if got := resultTexts((&Prefix{}).messages(opening{}, slices.Concat(calls, results))); got != texts(results) {
+			t.Fatalf("results in order are moved: %s", got)
+		}
+
+		// The first of each tool takes the first place of the tool, and so on.
+		shuffled := slices.Clone(results)
+		rng.Shuffle(n, func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
+		of := map[string][]Item{}
+		for i := range n {
+			of[calls[i].Name] = append(of[calls[i].Name], results[i])
+		}
+		want := slices.Clone(shuffled)
+		for i := range want {
+			name, _, _ := strings.Cut(want[i].CallID, "-")
+			want[i], of[name] = of[name][0], of[name][1:]
+		}
+		if got := resultTexts((&Prefix{}).messages(opening{}, slices.Concat(calls, shuffled))); got != texts(want) {
+			t.Fatalf("%.500s, want %.500s", got, texts(want))
+		}
+	}
+}
+
+func texts(items []Item) string {
+	all := make([]string, len(items))
+	for i := range items {
+		all[i] = items[i].Text
+	}
+	return strings.Join(all, " ")
+}
+
+// TestInCallOrderAllocates shows that nothing is allocated for results that stay where they are.
+func TestInCallOrderAllocates(t *testing.T) {
+	callees := map[string]callee{"1": {recipient: "f", at: 0}, "2": {recipient: "f", at: 1}, "3": {recipient: "g", at: 2}}
+	for _, order := range []string{"123", "132", "312"} {
+		var items []Item
+		for _, id := range order {
+			items = append(items, Item{Kind: Result, CallID: string(id)})
+		}
+		if n := testing.AllocsPerRun(100, func() { inCallOrder(items, 0, callees) }); n > 0 {
+			t.Errorf("%s: %v allocations", order, n)
+		}
 	}
 }

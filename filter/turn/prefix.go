@@ -272,10 +272,12 @@ type callee struct {
 	builtin   bool
 	// Before the call.
 	answers int
+	// The index of the call; -1: a prefix has it.
+	at int
 }
 
-func calleeOf(call *Item, answers int) callee {
-	return callee{recipient(call.tool()), call.Builtin, answers}
+func calleeOf(call *Item, answers, at int) callee {
+	return callee{recipient(call.tool()), call.Builtin, answers, at}
 }
 
 // form returns the channel of the call and its output, and the content type of the
@@ -289,8 +291,8 @@ func (c callee) form() (channel, contentType string) {
 
 // messages returns the items after the prefix as Harmony messages. The output of a
 // built-in tool is left out if an answer stands between it and its call, which the
-// renderer leaves out. begin is the opening that precedes the items, if the prefix
-// has no items.
+// renderer leaves out. The results of a step stand in the order of [inCallOrder]. begin is the
+// opening that precedes the items, if the prefix has no items.
 func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	var known knownTools
@@ -305,11 +307,25 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 		if i < p.openPast {
 			before = 0
 		}
-		callees[p.open[i].CallID] = calleeOf(&p.open[i], before)
+		callees[p.open[i].CallID] = calleeOf(&p.open[i], before, -1)
 	}
+
+	// Where the model's current step begins, and what is left of the results after it.
+	step := 0
+	var results []Item
 
 	for i := range items {
 		item := &items[i]
+		if item.Kind == Result && len(results) == 0 {
+			results = inCallOrder(items[i:], step, callees)
+		}
+		if len(results) > 0 {
+			item, results = &results[0], results[1:]
+		}
+		if !item.inStep() {
+			step = i + 1
+		}
+
 		switch item.Kind {
 		case User:
 		case Tools:
@@ -321,7 +337,7 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 			}
 			continue
 		case Call:
-			callees[item.CallID] = calleeOf(item, answers)
+			callees[item.CallID] = calleeOf(item, answers, i)
 		case Result:
 			if by := callees[item.CallID]; by.builtin && by.answers < answers {
 				continue

@@ -37,7 +37,7 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 			calls++
 			id := "call_" + strconv.Itoa(rng.IntN(3)*1000+calls)
 			open = append(open, id)
-			call := Item{Kind: Call, CallID: id, Namespace: []string{"", "mcp"}[rng.IntN(2)], Name: "f" + strconv.Itoa(calls), Text: "{}"}
+			call := Item{Kind: Call, CallID: id, Namespace: []string{"", "mcp"}[rng.IntN(2)], Name: "f" + strconv.Itoa(calls%2), Text: "{}"}
 			switch rng.IntN(4) {
 			case 0:
 				call.Namespace, call.Name, call.Builtin = "browser", "search", true
@@ -47,6 +47,10 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 			items = append(items, call)
 			if rng.IntN(3) == 0 {
 				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
+			}
+			if calls%4 == 0 {
+				items = append(items, Item{Kind: Result, CallID: id, Text: text(), Hosted: true})
+				open = open[:len(open)-1]
 			}
 
 		case Result:

@@ -146,27 +146,40 @@ func TestHistoryAsWritten(t *testing.T) {
 	}
 }
 
-// TestCallsInAnotherOrder shows that each result stays that of its call: the model knows no ids, so
-// that of several calls of a tool the first result is of the first call.
+// TestCallsInAnotherOrder shows that each result stays that of its call where the calls are put back into
+// the model's order: the model knows no ids, so that of several calls of a tool the first result is of the
+// first call. Where that is not possible, the step is not what the model wrote.
 func TestCallsInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	rc, _ := exactContext()
 	in := Input{Items: []Item{userHi}, Tools: functions("f")}
 	form := fmt.Sprintf(headerForms[0], "functions.f")
-	output := strings.TrimPrefix(form, "<|start|>assistant") + `{"a":1}<|call|>` + form + `{"a":2}<|call|>`
-	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
+	turn := prepare(t, rc, &in)
+	output := harmony.AppendEncodeSpecial(nil, strings.TrimPrefix(form, "<|start|>assistant")+`{"a":1}<|call|>`+form+`{"a":2}<|call|>`)
+	readTokens(t, turn, output, engine.FinishStop)
 
 	call := func(n string) Item { return Item{Kind: Call, CallID: "call_" + n, Name: "f", Text: `{"a":` + n + `}`} }
 	result := func(n string) Item { return Item{Kind: Result, CallID: "call_" + n, Text: "of " + n} }
 	for _, items := range [][]Item{
+		{userHi, call("1"), call("2"), result("1"), result("2")},
+		{userHi, call("1"), call("2"), result("2"), result("1")},
 		{userHi, call("2"), call("1"), result("2"), result("1")},
+		{userHi, call("2"), call("1"), result("1"), result("2")},
 		{userHi, call("2"), result("2"), call("1"), result("1")},
+		{userHi, call("2"), call("1"), result("2"), {Kind: Tools, Tools: &JoinedTools{}}, result("1")},
 	} {
 		in.Items = items
-		got := spell(t, prepare(t, rc, &in).Engine.Prompt)
-		if strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
-			t.Errorf("the results, the second call's first, follow calls in the model's order: %s", got)
+		prompt := prepare(t, rc, &in).Engine.Prompt
+		got := spell(t, prompt)
+		if !slices.Equal(prompt[:len(prompt)-len(begunMessage)][:len(turn.followed(output))], turn.followed(output)) ||
+			strings.Index(got, "of 1") > strings.Index(got, "of 2") {
+			t.Errorf("not as the model wrote it, or results that are not in its order: %s", got)
 		}
+	}
+
+	in.Items = []Item{userHi, call("2"), call("1"), result("2"), {Kind: User, Summary: true, Text: "s"}, result("1")}
+	if got := prompt(t, rc, &in); strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
+		t.Errorf("a result that comes later is that of the other call: %s", got)
 	}
 }
 
