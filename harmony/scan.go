@@ -113,7 +113,7 @@ func wordBody(s string, i int) (end int, lower bool) {
 	// Match U*, and keep the last position where L+ could start. From the first lower-case letter on
 	// match L*.
 	lastBoth, matches := 0, inUpper|inLower
-	for i < len(s) {
+	for i = skipEqual(s, i); i < len(s); {
 		var class uint8
 		var size int
 
@@ -218,7 +218,7 @@ func punctuationEnd(s string, i int) int {
 	return i
 }
 
-// skipEqual returns where the run of one byte that begins at s[i] still goes on. Indentation
+// skipEqual returns a place in the run of one byte that begins at s[i], near its end. Indentation
 // and lines of one character are long, so eight bytes are compared at once.
 func skipEqual(s string, i int) int {
 	for i+8 <= len(s) {
