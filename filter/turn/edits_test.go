@@ -360,7 +360,7 @@ func expectedPrompt(t *testing.T, canonical *RequestContext, tools []harmony.Nam
 		if s.changed {
 			want = append(want, after[len(before):]...)
 		} else {
-			msgs := (&Prefix{}).messages(opening{}, slices.Concat(s.items, s.order()))
+			msgs := (&Prefix{}).messages(opening{}, slices.Concat(s.items, s.order()), true)
 			results, err := renderer.AppendConversation(nil, msgs[len(msgs)-len(s.results):])
 			if err != nil {
 				t.Fatal(err)
