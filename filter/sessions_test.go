@@ -365,9 +365,11 @@ type sessionCost struct {
 	prompts, prefilled int
 }
 
-// playSession plays the session, and returns what it costs. With an exact history the engine has all
-// that is not new: see reusable.
-func playSession(t *testing.T, s *Server, e *cachingEngine, a agent, exact bool, form int) (cost sessionCost) {
+// playSession plays a session on the servers, and returns what it costs. With an exact history the engine
+// has all that is not new: see reusable.
+func playSession(
+	t *testing.T, next func() *Server, e *cachingEngine, a agent, session []sessionTurn, exact bool, form int,
+) (cost sessionCost) {
 	t.Helper()
 	model := "gpt-oss-canonical"
 	if exact {
@@ -377,7 +379,7 @@ func playSession(t *testing.T, s *Server, e *cachingEngine, a agent, exact bool,
 	// The prompt before, and the output to it.
 	var before []harmony.Token
 
-	for _, asked := range codingSession() {
+	for _, asked := range session {
 		a.user(asked.user)
 		for i := range asked.steps {
 			step := &asked.steps[i]
@@ -386,9 +388,13 @@ func playSession(t *testing.T, s *Server, e *cachingEngine, a agent, exact bool,
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := ask(t, s, a.path(), string(body), nil)
+			x := ask(t, next(), a.path(), string(body), nil)
 			reply := gjson.ParseBytes(x.body.Bytes())
-			if !reply.Get("usage").Exists() || reply.Get("error").IsObject() {
+			_, isStream := a.(streaming)
+			if isStream {
+				reply = streamed(a.path(), x.body.String())
+			}
+			if !isStream && !reply.Get("usage").Exists() || reply.Get("error").IsObject() {
 				t.Fatalf("status %d: %s", x.status, &x.body)
 			}
 
@@ -397,7 +403,7 @@ func playSession(t *testing.T, s *Server, e *cachingEngine, a agent, exact bool,
 			cost.prefilled += len(e.prompt) - e.cached
 			if least := reusable(before, i == 0); exact && e.cached < least {
 				around, _ := harmony.AppendDecode(nil, e.prompt[max(0, e.cached-20):e.cached+20])
-				t.Fatalf("call %d: of %d tokens only %d are cached: %s", cost.calls, least, e.cached, around)
+				t.Fatalf("form %d, call %d: of %d tokens only %d are cached: %s", form, cost.calls, least, e.cached, around)
 			}
 			before = e.computed[len(e.computed)-1]
 
@@ -441,6 +447,7 @@ func TestSessionsOfAgents(t *testing.T) {
 		}
 	})
 
+	same := func() *Server { return s }
 	t.Logf("%-14s %-5s %6s %8s %10s %6s", "agent", "form", "calls", "prompts", "canonical", "exact")
 	for _, known := range agents {
 		for form := range len(callHeaders) + 1 {
@@ -451,9 +458,9 @@ func TestSessionsOfAgents(t *testing.T) {
 
 			// Another engine for each, whose cache is empty.
 			e.computed = nil
-			canonical := playSession(t, s, e, known.make(), false, form)
+			canonical := playSession(t, same, e, known.make(), codingSession(), false, form)
 			e.computed = nil
-			exact := playSession(t, s, e, known.make(), true, form)
+			exact := playSession(t, same, e, known.make(), codingSession(), true, form)
 			t.Logf("%-14s %-5s %6d %8d %10d %6d", known.name, name, exact.calls, exact.prompts, canonical.prefilled, exact.prefilled)
 			if exact.prefilled >= canonical.prefilled {
 				t.Errorf("%s, form %s: %d tokens are prefilled, and %d with a canonical history", known.name, name, exact.prefilled, canonical.prefilled)
@@ -532,16 +539,57 @@ func (a streaming) body(model string) any {
 	return body
 }
 
-// TestSessionsWithoutTheStore plays a session each of whose requests reaches another store: what the
+// finishedSession has turns that are over, whose first calls no reasoning precedes: with late, reasoning
+// begins in the second step. Arguments are written as clients write them.
+func finishedSession(late bool) (session []sessionTurn) {
+	for _, asked := range []string{"Add a test, and run it.", "Thanks. Again.", "Once more.", "Bye."} {
+		steps := []sessionStep{
+			{preamble: "I look.", calls: []sessionCall{{"read", `{"path":"shape.go","limit":200}`, sourceFile}}},
+			{calls: []sessionCall{{"write", `{"path":"a_test.go","text":"package a\n// <größer>\n"}`, "ok"}}},
+			{calls: []sessionCall{{"shell", `{"command":["go","test"],"timeout":60000}`, "ok"}}},
+			{answer: "It is done."},
+		}
+		for i := 1; late && i < len(steps); i++ {
+			steps[i].reasoning = []string{"Go on."}
+		}
+		session = append(session, sessionTurn{asked, steps})
+	}
+	return session
+}
+
+// TestFinishedTurns shows that an engine has a turn that is over until reasoning was dropped.
+func TestFinishedTurns(t *testing.T) {
+	t.Parallel()
+	e := &cachingEngine{}
+	_, address := serveLoopback(t, e)
+	s := startTestServer(t, func(c *config.Config) {
+		c.Engines = []config.Engine{{Name: "main", Kind: "vllm"}}
+		c.Loopback = address
+		c.Models = []config.Model{{Match: "=gpt-oss-exact", UpstreamModel: "gpt-oss-20b"}}
+	})
+	same := func() *Server { return s }
+
+	for _, known := range agents {
+		for form := -1; form < len(callHeaders); form++ {
+			for _, late := range []bool{false, true} {
+				e.computed = nil
+				cost := playSession(t, same, e, known.make(), finishedSession(late), true, form)
+				t.Logf("%s, form %d, late %t: %d of %d tokens", known.name, form, late, cost.prefilled, cost.prompts)
+			}
+		}
+	}
+}
+
+// TestSessionsWithoutTheStore plays sessions each of whose requests reaches another store: what the
 // model wrote comes back from the client alone. Arguments are written as clients write them.
 func TestSessionsWithoutTheStore(t *testing.T) {
 	t.Parallel()
-	steps := []sessionStep{
+	reasoning := []sessionTurn{{"Add a test, and run it.", []sessionStep{
 		{reasoning: []string{"I look at the code first."}, preamble: "I look.", calls: []sessionCall{{"read", `{"path":"shape.go","limit":200}`, sourceFile}}},
 		{reasoning: []string{"It has no test."}, calls: []sessionCall{{"write", `{"path":"a_test.go","text":"package a\n// <größer>\n"}`, "ok"}}},
 		{calls: []sessionCall{{"shell", `{"command":["go","test"],"timeout":60000}`, "ok"}}},
 		{reasoning: []string{"Done."}, answer: "It is done."},
-	}
+	}}}
 	clients := map[string]func() agent{
 		"opencode": func() agent { return &chatAgent{reasoning: "reasoning_content", rewrites: true, empty: ""} },
 	}
@@ -562,31 +610,9 @@ func TestSessionsWithoutTheStore(t *testing.T) {
 			next := elsewhere(t, address)
 
 			for form := range len(callHeaders) {
-				a := make()
-				a.user("Add a test, and run it.")
-				var before []harmony.Token
-				for i := range steps {
-					e.computed, e.output = [][]harmony.Token{before}, steps[i].output(form, nil)
-					body, err := json.Marshal(a.body("gpt-oss-exact"))
-					if err != nil {
-						t.Fatal(err)
-					}
-					x := ask(t, next(), a.path(), string(body), nil)
-					if e.cached < len(before) {
-						text, _ := harmony.AppendDecode(nil, e.prompt)
-						t.Fatalf("form %d, call %d: of %d tokens only %d are cached: %s", form, i, len(before), e.cached, text)
-					}
-					before = e.computed[len(e.computed)-1]
-
-					made := gjson.ParseBytes(x.body.Bytes())
-					if _, ok := a.(streaming); ok {
-						made = streamed(a.path(), x.body.String())
-					}
-					var results []string
-					for _, call := range steps[i].calls {
-						results = append(results, call.result)
-					}
-					a.take(made, results)
+				for _, session := range [][]sessionTurn{reasoning, finishedSession(false), finishedSession(true)} {
+					e.computed = nil
+					playSession(t, next, e, make(), session, true, form)
 				}
 			}
 		})

@@ -209,9 +209,9 @@ type Model struct {
 	// repair, where there is only one way, or pass. retry: what cannot be repaired, or breaks
 	// the tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments"`
-	// History says how the model's own steps of an unfinished turn are rendered in later prompts.
-	// exact: as the model wrote them, which is what its engine has in its cache. canonical: all in
-	// the form of OpenAI's library.
+	// History says how the model's own steps are rendered in later prompts. exact: as the model
+	// wrote them, which is what its engine has in its cache; of a finished turn the headers of calls.
+	// canonical: all in the form of OpenAI's library.
 	History string `json:"history"`
 	// Reasoning bounds the model's reasoning.
 	Reasoning Reasoning `json:"reasoning"`

@@ -79,13 +79,15 @@ func cause(earlier, now *Print, message int) Cause {
 		return Compacted
 	case is.Truncated:
 		return Truncated
-	// The client cannot change the form of a call, only what it says.
-	case before.called != 0 && before.called == after.called && before.header != after.header:
+	// The client cannot change the form of a call, only what it says. With the turn's answer other
+	// spellings of that go, too.
+	case before.called != 0 && before.called == after.called &&
+		(before.header != after.header || !earlier.answered(message) && now.answered(message)):
 		return Respelled
 	case earlier.part(message).channel != analysis || now.part(message).channel == analysis:
 		return History
 	// Behind an answer the format drops reasoning. Without one, the client has not sent it.
-	case now.has(message, func(p part) bool { return p.channel == final }):
+	case now.answered(message):
 		return Reasoning
 	}
 

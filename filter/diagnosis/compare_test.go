@@ -201,6 +201,16 @@ var changes = []struct {
 	}, func(r request) request {
 		return r.with(said("analysis", long("thought")), call("{}"), result(long("result")), call("{}"), result(long("more")))
 	}, Respelled, 4, RoleAssistant},
+	{"a call in another spelling after the answer", func(r request) request {
+		return r.with(call(`{"a": 1}`), result(long("result")))
+	}, func(r request) request {
+		return r.with(call(`{"a":1}`), result(long("result")), said("final", long("answer")), user(long("second")))
+	}, Respelled, 3, RoleAssistant},
+	{"a call of a turn that was over is edited", func(r request) request {
+		return r.with(call(`{"a": 1}`), result(long("result")), said("final", long("answer")), user(long("second")))
+	}, func(r request) request {
+		return r.with(call(`{"a": 2}`), result(long("result")), said("final", long("answer")), user(long("second")))
+	}, History, 3, RoleAssistant},
 	{"another call", func(r request) request {
 		r = r.with(said("analysis", long("thought")), call("{}"), result(long("result")))
 		r.messages[2].Written = harmony.AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}<|call|>")

@@ -32,7 +32,7 @@ const (
 	History                     // another message differs
 	NotCached                   // the engine did not have tokens that it was sent before
 	OtherReplica                // the same, and another replica has answered than before
-	// A call of the model, as it wrote it before, is in the library's form now. It comes last, because
+	// A call of the model, as it wrote it before, is spelled in another way now. It comes last, because
 	// records have the numbers.
 	Respelled
 )

@@ -245,6 +245,11 @@ func (p *Print) has(i int, is func(part) bool) bool {
 	return i < len(p.parts) && slices.ContainsFunc(p.parts[i:], is)
 }
 
+// answered reports whether the messages from the i-th on include an answer.
+func (p *Print) answered(i int) bool {
+	return p.has(i, func(p part) bool { return p.channel == final })
+}
+
 // first returns the print of the first tokens of the prompt.
 func (p *Print) first(tokens int) *Print {
 	if tokens >= p.tokens {

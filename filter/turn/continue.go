@@ -33,7 +33,7 @@ func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *ap
 	// The prompt goes on where the model's own message began: the items say what that message was.
 	r := rendering{&t.rc, t.rc.renderLimit()}
 	prompt, err := r.append(ctx, slices.Clip(t.Engine.Prompt[:t.completionStart]),
-		(&Prefix{}).messages(opening{}, kept.items))
+		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == HistoryExact))
 	if err != nil {
 		return nil, err
 	}

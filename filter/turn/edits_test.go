@@ -385,7 +385,7 @@ func expectedPrompt(t *testing.T, canonical *RequestContext, tools []harmony.Nam
 					made = append(made, Item{Kind: Call, CallID: id, Name: name})
 				}
 			}
-			msgs := (&Prefix{}).messages(opening{}, slices.Concat(made, s.order()))
+			msgs := (&Prefix{}).messages(opening{}, slices.Concat(made, s.order()), true)
 			results, err := renderer.AppendConversation(nil, msgs[len(msgs)-len(s.results):])
 			if err != nil {
 				t.Fatal(err)

@@ -8,13 +8,13 @@ import (
 )
 
 // Where the store has not what the model wrote, because it has forgotten it, is another one, or
-// there is none, the client's history still has the text of each call, and its id. So the id says
-// in which form the model wrote the header: a letter at its end. Every client sends ids back as
-// they are, those that keep reasoning themselves and those that know none, and a replica of an
-// earlier version takes a marked id as any other. The seal of reasoning has no room for it: clients
-// get it before the call is written, and all that it opens to is reasoning for earlier versions.
-// The letter needs no seal: a client that makes one up chooses among forms of one meaning, for a
-// call that it may send anyway.
+// there is none, and after a turn's answer, when it is not asked any more, the client's history
+// still has the text of each call, and its id. So the id says in which form the model wrote the
+// header: a letter at its end. Every client sends ids back as they are, those that keep reasoning
+// themselves and those that know none, and a replica of an earlier version takes a marked id as any
+// other. The seal of reasoning has no room for it: clients get it before the call is written, and
+// all that it opens to is reasoning for earlier versions. The letter needs no seal: a client that
+// makes one up chooses among forms of one meaning, for a call that it may send anyway.
 
 // headerForm is the form of a call's header: where the recipient stands, and how the content type
 // is written. 0 is that of OpenAI's library: the recipient before the channel, and the type alone.
@@ -59,6 +59,8 @@ func formOf(id string) headerForm {
 	}
 	return 0
 }
+
+func isMarked(item Item) bool { return item.Kind == Call && formOf(item.CallID) != 0 }
 
 func isUnmarked(id string) bool {
 	digits, ok := strings.CutPrefix(id, callPrefix)
@@ -140,18 +142,4 @@ func (r *Reader) newCallID(called ToolName, found address) string {
 		return id
 	}
 	return r.written.headerForm(r.turn.rc.Renderer, called).withMark(id)
-}
-
-// setForms gives the calls after the last answer the forms that their ids are marked with. Before it
-// the engine has them in the library's, see [RequestContext.withKept].
-func setForms(items []Item) {
-	for i := len(items) - 1; i >= 0; i-- {
-		item := &items[i]
-		switch {
-		case item.Kind == Answer && item.Text != "":
-			return
-		case item.Kind == Call:
-			item.Form = formOf(item.CallID)
-		}
-	}
 }

@@ -109,7 +109,7 @@ func TestInCallOrder(t *testing.T) {
 		}
 
 		before := slices.Clone(items)
-		got := resultTexts((&Prefix{}).messages(opening{}, items))
+		got := resultTexts((&Prefix{}).messages(opening{}, items, true))
 		if got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
@@ -150,7 +150,7 @@ func TestAnyOrderOfResults(t *testing.T) {
 			calls[i] = Item{Kind: Call, CallID: id, Name: name}
 			results[i] = Item{Kind: Result, CallID: id, Text: id}
 		}
-		if got := resultTexts((&Prefix{}).messages(opening{}, slices.Concat(calls, results))); got != texts(results) {
+		if got := resultTexts((&Prefix{}).messages(opening{}, slices.Concat(calls, results), true)); got != texts(results) {
 			t.Fatalf("results in order are moved: %s", got)
 		}
 
@@ -166,7 +166,7 @@ func TestAnyOrderOfResults(t *testing.T) {
 			name, _, _ := strings.Cut(want[i].CallID, "-")
 			want[i], of[name] = of[name][0], of[name][1:]
 		}
-		if got := resultTexts((&Prefix{}).messages(opening{}, slices.Concat(calls, shuffled))); got != texts(want) {
+		if got := resultTexts((&Prefix{}).messages(opening{}, slices.Concat(calls, shuffled), true)); got != texts(want) {
 			t.Fatalf("%.500s, want %.500s", got, texts(want))
 		}
 	}

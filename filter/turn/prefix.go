@@ -44,8 +44,11 @@ type Prefix struct {
 	answered int
 	// Of the rendered items after the last answer, with reasoning.
 	since []harmony.Token
-	// What of since the model has generated is as it wrote it: [Model].History.
+	// [Model].History is exact: what of since the model has generated is as it wrote it, and calls have
+	// the forms that their ids are marked with.
 	exact bool
+	// A rendered call has a mark.
+	marked bool
 	// Of the last summary among the rendered items; 0: there is none.
 	summary diagnosis.Sum
 	// What is kept of the rendered items after the last answer, and when it was kept on last; 0: it
@@ -104,7 +107,7 @@ var errOtherHistory = errors.New("the prefix has the model's steps in another fo
 // otherHistory reports whether the prefix has the model's steps in another form than a model's
 // prompts have them: a conversation may go on with another model, or after a reload.
 func (p *Prefix) otherHistory(m *Model) bool {
-	return p != nil && len(p.since) > 0 && p.exact != (m.History == HistoryExact)
+	return p != nil && (p.marked || len(p.since) > 0) && p.exact != (m.History == HistoryExact)
 }
 
 // Extend returns the prefix of the items of before followed by items. An error
@@ -142,6 +145,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	next := &Prefix{
 		settled:      before.settled + len(settled),
 		exact:        rc.Model.History == HistoryExact,
+		marked:       before.marked || slices.ContainsFunc(settled, isMarked),
 		first:        before.first,
 		start:        before.start.with(settled),
 		summary:      before.summary,
@@ -169,7 +173,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		next.first = begin
 	}
 
-	plain, since := before.messages(begin, settled), before.messages(begin, kept.items)
+	plain, since := before.messages(begin, settled, next.exact), before.messages(begin, kept.items, next.exact)
 	if apiErr := rc.extendTokens(ctx, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
@@ -274,10 +278,12 @@ type callee struct {
 	answers int
 	// The index of the call; -1: a prefix has it.
 	at int
+	// Of the call.
+	header headerForm
 }
 
 func calleeOf(call *Item, answers, at int) callee {
-	return callee{recipient(call.tool()), call.Builtin, answers, at}
+	return callee{recipient: recipient(call.tool()), builtin: call.Builtin, answers: answers, at: at}
 }
 
 // form returns the channel of the call and its output, and the content type of the
@@ -292,8 +298,10 @@ func (c callee) form() (channel, contentType string) {
 // messages returns the items after the prefix as Harmony messages. The output of a
 // built-in tool is left out if an answer stands between it and its call, which the
 // renderer leaves out. The results of a step stand in the order of [inCallOrder]. begin is the
-// opening that precedes the items, if the prefix has no items.
-func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
+// opening that precedes the items, if the prefix has no items. marks: calls have the forms that
+// their ids are marked with, also after an answer, so that the engine still has those that no
+// reasoning precedes.
+func (p *Prefix) messages(begin opening, items []Item, marks bool) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	var known knownTools
 
@@ -337,7 +345,11 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 			}
 			continue
 		case Call:
-			callees[item.CallID] = calleeOf(item, answers, i)
+			callee := calleeOf(item, answers, i)
+			if marks {
+				callee.header = formOf(item.CallID)
+			}
+			callees[item.CallID] = callee
 		case Result:
 			if by := callees[item.CallID]; by.builtin && by.answers < answers {
 				continue

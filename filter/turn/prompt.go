@@ -294,7 +294,7 @@ func (r rendering) prompt(
 		first, items = cutOpening(items)
 	}
 
-	msgs := before.messages(first, items)
+	msgs := before.messages(first, items, r.rc.Model.History == HistoryExact)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
 
 	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
@@ -390,7 +390,7 @@ func message(item Item, by callee) harmony.Message {
 			Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType,
 			Content: text,
 		}
-		item.Form.apply(&call)
+		by.header.apply(&call)
 		return call
 	case Result:
 		channel, _ := by.form()

@@ -27,16 +27,12 @@ type keptItems struct {
 
 // withKept returns the items with what is kept of their steps after the last answer: as the
 // model wrote them where they mean the same, else with the reasoning that led to calls where
-// they have none, and with calls in the forms that their ids are marked with ([headerForm]). It
-// ignores steps before the last answer: the model does not see their reasoning anyway, so that the
-// engine has them in another form. On an error it returns the items with these marks alone.
+// they have none. It ignores steps before the last answer: the model does not see their reasoning
+// any more, and a prompt must not change when the store drops what it has of them. On an error it
+// returns the items alone.
 func (rc *RequestContext) withKept(ctx context.Context, items []Item) (keptItems, error) {
-	// Without a store there are marks alone, and with a canonical history none that count.
-	switch {
-	case rc.Memory == nil && rc.Model.History != HistoryExact:
+	if rc.Memory == nil {
 		return keptItems{items: items, open: -1}, nil
-	case rc.Memory == nil:
-		return rc.insertKept(items, (*Keep)(nil).read)
 	}
 
 	room := 0
@@ -109,7 +105,7 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 	}
 	found, err := readSteps(read, steps, exact)
 	if err != nil {
-		found, err = &foundTexts{}, fmt.Errorf("read the reasoning of tool calls: %w", err)
+		return kept, fmt.Errorf("read the reasoning of tool calls: %w", err)
 	}
 
 	kept.items = make([]Item, 0, len(items)+len(steps))
@@ -142,12 +138,7 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 	}
 	kept.items = append(kept.items, items[from:]...)
 	kept.choices = found.kept
-
-	// Without steps there are no calls either. The items are no longer the request's.
-	if exact {
-		setForms(kept.items)
-	}
-	return kept, err
+	return kept, nil
 }
 
 // step is a step of the assistant with tool calls.

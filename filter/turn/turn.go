@@ -306,9 +306,6 @@ type Item struct {
 	Hosted bool
 	// Of a user's text: it replaces the conversation before it.
 	Summary bool
-	// Of a call: the form of its header. Only Prepare and Continue set it. It stands among the bools
-	// because items of this size are what a request of many megabytes becomes.
-	Form headerForm
 	// Of a Tools item; not nil there.
 	Tools *JoinedTools
 
