@@ -121,14 +121,13 @@ func (d *agentPlane) answered(number, status int) {
 	}
 }
 
-// faulty is a handler in front of the engine that sets the fault's directives.
+// faulty is a handler in front of the engine that sets its directives: calls have headers in the forms
+// that gpt-oss writes, and there may be a fault.
 func (d *agentPlane) faulty(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			d.mu.Lock()
-			if d.fault != "" {
-				r.Header.Set("x-engine-sim", d.fault)
-			}
+			r.Header.Set("x-engine-sim", strings.TrimSpace("headers=seed "+d.fault))
 			if d.once {
 				d.fault = ""
 			}
@@ -235,12 +234,21 @@ func (a *agentRun) engineCalls() []stack.EngineRequest {
 	return slices.DeleteFunc(a.d.EngineRequests(a.t, "")[a.engineBefore:], func(r stack.EngineRequest) bool { return len(r.PromptIDs) == 0 })
 }
 
+// headerForms are the forms in which gpt-oss writes the header of a call, around the tool's name.
+var headerForms = [][2]string{
+	{"<channel>commentary to=functions.", " <constrain>json<message>"},
+	{" to=functions.", "<channel>commentary <constrain>json<message>"},
+	{"<channel>commentary to=functions.", " json<message>"},
+}
+
 // exact returns the script of a turn with tool calls, as exact tokens: calls are the
-// names and the arguments of tools. The headers are those that history has.
+// names and the arguments of tools. Each step has its header in another form, and
+// which one is the first depends on the answer.
 func exact(answer string, calls ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(calls); i += 2 {
-		b.WriteString("@@<channel>analysis<message>Step by step, 世界.<end><start>assistant to=functions." + calls[i] + "<channel>commentary json<message>" + calls[i+1] + "<call>")
+		form := headerForms[(len(answer)+i/2)%len(headerForms)]
+		b.WriteString("@@<channel>analysis<message>Step by step, 世界.<end><start>assistant" + form[0] + calls[i] + form[1] + calls[i+1] + "<call>")
 	}
 	return b.String() + "@@<channel>analysis<message>Enough.<end><start>assistant<channel>final<message>" + answer + "<return>@@"
 }
@@ -258,7 +266,8 @@ func (a *agentRun) wantTurn(calls []stack.EngineRequest) {
 var reasoned = regexp.MustCompile(`<\|channel\|>analysis<\|message\|>[^<]*<\|end\|><\|start\|>assistant`)
 
 // wantNextTurn checks that the prompt of a turn begins with all tokens of the prompt
-// that began the turn before, and with everything of that turn but its reasoning.
+// that began the turn before, and with everything of that turn but its reasoning. The
+// headers of its calls are in the form in which they were written, which the ids say.
 func (a *agentRun) wantNextTurn(before []stack.EngineRequest, next stack.EngineRequest) {
 	a.t.Helper()
 	a.wantBegins(next.Number, next.PromptIDs, before[0].PromptIDs)
@@ -267,6 +276,21 @@ func (a *agentRun) wantNextTurn(before []stack.EngineRequest, next stack.EngineR
 	if !strings.HasPrefix(next.Prompt, want) {
 		at := sharedPrefix(next.Prompt, want)
 		a.t.Errorf("prompt %d has other history: %.300q, want %.300q", next.Number, next.Prompt[at:], want[at:])
+	}
+}
+
+// wantForms checks that the calls of a turn have headers in all forms that gpt-oss writes.
+func (a *agentRun) wantForms(calls []stack.EngineRequest) {
+	a.t.Helper()
+	called := regexp.MustCompile(`<\|start\|>assistant(\S* to=)[\w.-]+(.*<\|message\|>)[^<]*<\|call\|>$`)
+	forms := map[string]bool{}
+	for _, r := range calls {
+		if m := called.FindStringSubmatch(r.Output[0]); m != nil {
+			forms[m[1]+m[2]] = true
+		}
+	}
+	if len(forms) != len(headerForms) {
+		a.t.Errorf("the headers of calls have the forms %v", forms)
 	}
 }
 

@@ -136,6 +136,7 @@ func agentTask(a *agentRun, agent codingAgent) {
 		a.t.Errorf("the model does not get the file: %s", end(calls[1].Prompt))
 	}
 
+	a.wantForms(calls[:3])
 	a.wantTurn(calls[:4])
 	if agent.breaks == "" {
 		a.wantNextTurn(calls[:4], calls[4])

@@ -3,11 +3,14 @@ package stores
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +26,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // sharedStores runs a test with each store that several filters can share. "make
@@ -117,6 +121,53 @@ func TestStoresTwoReplicas(t *testing.T) {
 				t.Errorf("prompt %q", prompt)
 			}
 		})
+	})
+}
+
+// What the model wrote with one filter stands in the prompt of the next step, which another one renders:
+// reasoning that the client leaves out, and tokens that no encoder makes of the arguments.
+func TestStoresExactHistory(t *testing.T) {
+	sharedStores(t, func(t *testing.T, url string) {
+		withStore := func(c *config.Config) { c.StoreURL = url }
+		a := stack.Start(t, stack.Options{Config: withStore})
+		b := stack.Start(t, stack.Options{Config: withStore, SimURL: a.Sim})
+		a.Upstream.Handle(stack.NotFound)
+		b.Upstream.Handle(stack.NotFound)
+
+		var letters strings.Builder
+		for _, letter := range "word" {
+			fmt.Fprintf(&letters, "<#%d>", harmony.AppendEncode(nil, string(letter))[0])
+		}
+		script := `@@<channel>analysis<message>I look.<end><start>assistant<channel>commentary to=functions.look <constrain>json<message>{ "at": "` +
+			letters.String() + `" }<call>@@<channel>final<message>Seen.<return>@@`
+		conversation := append(make([]any, 0, 3), map[string]any{"role": "user", "content": script})
+		ask := func(d *stack.Dataplane, id string) (gjson.Result, stack.EngineRequest) {
+			body, err := json.Marshal(map[string]any{
+				"model": stack.VLLMModel, "messages": conversation,
+				"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "look"}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply := d.Answer(t, "/v1/chat/completions", string(body), "X-Request-Id", id)
+			return gjson.Get(reply, "choices.0.message"), a.AwaitEngine(t, id, stack.StateFinished)
+		}
+
+		said, first := ask(a, "exact-at-one")
+		calls := said.Get("tool_calls")
+		if calls.Get("0.function.arguments").Str != `{ "at": "word" }` {
+			t.Fatalf("message %s", said.Raw)
+		}
+		conversation = append(conversation,
+			map[string]any{"role": "assistant", "content": nil, "tool_calls": calls.Value()},
+			map[string]any{"role": "tool", "tool_call_id": calls.Get("0.id").Str, "content": "ok"})
+		said, next := ask(b, "exact-at-other")
+		if said.Get("content").Str != "Seen." {
+			t.Errorf("message %s", said.Raw)
+		}
+		if has := slices.Concat(first.PromptIDs, first.OutputIDs[0]); len(next.PromptIDs) < len(has) || !slices.Equal(next.PromptIDs[:len(has)], has) {
+			t.Errorf("the prompt\n%s\ndoes not continue\n%s%s", next.Prompt, first.Prompt, first.Output[0])
+		}
 	})
 }
 

@@ -264,6 +264,7 @@ func TestNotAsWritten(t *testing.T) {
 		"no namespace":              {Input{}, thought + strings.Replace(call, "functions.f", "f", 1) + "{}<|call|>", engine.FinishStop, false},
 		"an unknown tool":           {Input{}, thought + strings.Replace(call, "functions.f", "functions.no", 1) + "{}<|call|>", engine.FinishStop, false},
 		"another channel":           {Input{}, thought + strings.Replace(call, "commentary", "analysis", 1) + "{}<|call|>", engine.FinishStop, false},
+		"another content type":      {Input{}, thought + strings.Replace(call, "json", "object", 1) + "{}<|call|>", engine.FinishStop, false},
 		"arguments repaired":        {Input{}, thought + call + "{\"a\":1<|call|>", engine.FinishStop, false},
 		"no arguments":              {Input{}, thought + call + "<|call|>", engine.FinishStop, false},
 		"a call by its end":         {Input{}, thought + "<|start|>assistant<|channel|>commentary<|message|>{\"a\":1}<|call|>", engine.FinishStop, false},

@@ -12,7 +12,8 @@ its Python binding, which makes an int object of each token. Of openai-harmony t
 binding is measured beside it, because engines use that. tiktoken has no crate of its
 own (tiktoken-rs is another project's), so its package from PyPI is all that there is.
 
-The command fails if a library has other tokens than package harmony.
+The command fails if a library has other tokens than package harmony, or if the geometric
+mean of harmony's ratios to bpe-openai is below LIMIT.
 """
 
 import datetime
@@ -28,6 +29,7 @@ import tempfile
 OURS = "envoy-harmony"
 # What the ratios are to.
 BASE = "bpe-openai"
+LIMIT = 4.0
 KINDS = ("prose", "code", "json", "multi")
 WORST = {
     "letter": lambda r, n: "a" * n,
@@ -84,7 +86,8 @@ def measure(command, files):
 
 
 def throughput(peers, corpus, rounds):
-    """Compares the encoders. Returns which have other tokens than ours, by the texts."""
+    """Compares the encoders. Returns which have other tokens than ours, by the texts, and our mean ratio."""
+    means = {}
     speed, exact, load, memory = {}, {}, {}, {}
     for r in range(rounds):
         for kind in KINDS:
@@ -105,10 +108,11 @@ def throughput(peers, corpus, rounds):
             own = statistics.median(speed[name, kind])
             ratios.append(own / statistics.median(speed[BASE, kind]))
             cells.append(f"{own:.1f} ({ratios[-1]:.2f}x)")
+        means[name] = statistics.geometric_mean(ratios)
         same = "".join("y" if exact[name, k] == exact[OURS, k] else "N" for k in KINDS)
-        print(f"| {name} | {' | '.join(cells)} | {statistics.geometric_mean(ratios):.2f}x | {same} "
+        print(f"| {name} | {' | '.join(cells)} | {means[name]:.2f}x | {same} "
               f"| {statistics.median(load[name]):.1f} | {statistics.median(memory[name]):.0f} |")
-    return [f"{name}, {k}" for name in peers for k in KINDS if exact[name, k] != exact[OURS, k]]
+    return [f"{name}, {k}" for name in peers for k in KINDS if exact[name, k] != exact[OURS, k]], means[OURS]
 
 
 def worst(peers, rounds):
@@ -177,11 +181,15 @@ def main(top, rounds=5):
     top, rounds = pathlib.Path(top), int(rounds)
     peers = commands(top)
     print(machine() + "\n")
-    other = throughput(peers, top / "corpus", rounds) + reference(top, rounds)
+    other, mean = throughput(peers, top / "corpus", rounds)
+    other += reference(top, rounds)
     # The other libraries take quadratic time with this input, or crash.
     worst({n: peers[n] for n in (OURS, BASE)}, rounds)
-    if other:
-        sys.exit("compare.py: other results than ours: " + "; ".join(other))
+    faults = [f"other results than ours: {'; '.join(other)}"] if other else []
+    if mean < LIMIT:
+        faults.append(f"the mean ratio to {BASE} is {mean:.2f}x, and the limit {LIMIT}x")
+    if faults:
+        sys.exit("compare.py: " + "; ".join(faults))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ it writes them (history: exact), or in the form of OpenAI's library (history: ca
 
 It takes prompts of records with contents (record.content: true) that have calls in an unfinished turn,
 asks an engine with both forms of each, and counts the calls of the answers that are malformed, or of a
-tool that the prompt does not have. It needs an engine with POST /v1/completions that takes token ids,
+tool that the prompt does not have. The two prompts differ in the headers of calls alone: arguments and
+their spaces are as recorded in both. It needs an engine with POST /v1/completions that takes token ids,
 and `envoy-harmony render`:
 
     envoy-harmony render --listen 127.0.0.1:8001
@@ -16,6 +17,7 @@ docs/prefix-cache.md says what the forms are. Python 3.9 or later, and no other 
 import argparse
 import concurrent.futures
 import gzip
+import http.client
 import json
 import math
 import os
@@ -31,6 +33,11 @@ RETURN, CONSTRAIN, CHANNEL, START, END, MESSAGE, CALL = 200002, 200003, 200005, 
 ASSISTANT, FINAL, COMMENTARY = 173781, 17196, [12606, 815]
 TO, EQUALS, SPACE, JSON, SPACE_JSON = 316, 28, 220, 4108, 5701
 FORMS = ("exact", "canonical")
+MISTAKES = ("malformed", "unknown")
+
+
+class Failure(Exception):
+    """Why a prompt could not be measured."""
 
 
 class Service:
@@ -47,9 +54,9 @@ class Service:
             with urllib.request.urlopen(request, timeout=3600) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as e:
-            raise SystemExit(f"{self.url}{path}: {e.code}: {e.read(2000).decode(errors='replace')}") from e
-        except (urllib.error.URLError, OSError, ValueError) as e:
-            raise SystemExit(f"{self.url}{path}: {e}") from e
+            raise Failure(f"{path}: {e.code}: {e.read(500).decode(errors='replace')}") from e
+        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as e:
+            raise Failure(f"{path}: {e}") from e
 
 
 def records(paths):
@@ -109,23 +116,24 @@ def recipient(message):
 
 
 def in_form(prompt, form):
-    """A prompt with its calls in a form; None if its unfinished turn has none."""
+    """A prompt with its calls in a form, and for how many that is an invention; None if its unfinished
+    turn has no call."""
     parts = messages(prompt)
     answered = max((i for i, m in enumerate(parts) if m[:4] == [START, ASSISTANT, CHANNEL, FINAL]), default=-1)
-    changed, calls = [], 0
+    changed, calls, invented = [], 0, 0
     for i, message in enumerate(parts):
         to = recipient(message)
         if to is not None:
             header, text = message[:message.index(MESSAGE)], message[message.index(MESSAGE):]
             canonical = [START, ASSISTANT, *to, CHANNEL, *COMMENTARY, SPACE_JSON]
             calls += i > answered
-            # Before an answer the filter renders calls in the library's form in any case.
-            if form == "canonical" or i <= answered:
+            if form == "canonical":
                 message = canonical + text
             elif header == canonical:
                 message = [START, ASSISTANT, CHANNEL, *COMMENTARY, *to, SPACE, CONSTRAIN, JSON, *text]
+                invented += 1
         changed += message
-    return changed if calls else None
+    return (changed, invented) if calls else None
 
 
 HEADER = re.compile(
@@ -165,36 +173,45 @@ def judge(text, tools):
     return calls, malformed, unknown
 
 
-def measure(args, engine, render):
+def choose(args):
     found = [p for record in records(args.records) for p in prompts(record) if in_form(p, "exact")]
     if not found:
         raise SystemExit("No record has a prompt with calls in an unfinished turn. Record with record.content: true.")
-    chosen = random.Random(args.seed).sample(found, min(args.prompts, len(found)))
-    jobs = [(prompt, form, n) for prompt in chosen for n in range(args.samples) for form in FORMS]
+    return random.Random(args.seed).sample(found, min(args.prompts, len(found)))
+
+
+def measure(args, chosen):
+    """What is counted of each prompt, by form: [outputs, cut, calls, malformed, unknown]; or its [Failure]."""
+    engine, render = Service(args.engine, args.api_key), Service(args.render)
 
     def text_of(tokens):
         return render.call("/detokenize", {"tokens": tokens})["prompt"]
 
-    tools = {id(prompt): tools_of(text_of(prompt)) for prompt in chosen}
-
-    def run(job):
-        prompt, form, n = job
+    def run(prompt, tools, form, n):
         body = {
-            "model": args.model, "prompt": in_form(prompt, form), "max_tokens": args.max_tokens,
+            "model": args.model, "prompt": in_form(prompt, form)[0], "max_tokens": args.max_tokens,
             "temperature": args.temperature, "seed": args.seed + n, "stop_token_ids": [RETURN, CALL],
             "skip_special_tokens": False, "return_token_ids": True,
         }
-        choice = engine.call("/v1/completions", body)["choices"][0]
+        choice = (engine.call("/v1/completions", body).get("choices") or [{}])[0]
         if choice.get("token_ids") is None:
-            raise SystemExit("The engine does not return token ids (return_token_ids).")
+            raise Failure("The engine does not return token ids (return_token_ids).")
         # What was cut is not the model's mistake.
         if choice.get("finish_reason") == "length":
-            return form, (0, 0, 0), True
-        return form, judge(text_of(choice["token_ids"]), tools[id(prompt)]), False
+            return 1, 1, 0, 0, 0
+        return 1, 0, *judge(text_of(choice["token_ids"]), tools)
+
+    def both(prompt):
+        try:
+            tools = tools_of(text_of(prompt))
+            return {form: [sum(counts) for counts in zip(*(run(prompt, tools, form, n) for n in range(args.samples)))]
+                    for form in FORMS}
+        except Failure as failure:
+            return failure
 
     with concurrent.futures.ThreadPoolExecutor(args.concurrency) as pool:
-        for n, result in enumerate(pool.map(run, jobs), 1):
-            print(f"\r{n} of {len(jobs)}", end="", file=sys.stderr, flush=True)
+        for n, result in enumerate(pool.map(both, chosen), 1):
+            print(f"\r{n} of {len(chosen)}", end="", file=sys.stderr, flush=True)
             yield result
     print(file=sys.stderr)
 
@@ -210,23 +227,55 @@ def interval(hits, of):
             "to": round(1000 * min(1, middle + half), 1)}
 
 
-def summarise(runs):
+def total(measured, form):
+    return [sum(counts) for counts in zip(*(result[form] for result in measured))] or [0] * 5
+
+
+def difference(measured, mistake, seed):
+    """Mistakes in 1,000 calls, exact less canonical, with the bounds of 95 of 100 choices of as many of
+    the prompts (bootstrap): a prompt's samples resemble each other, in both forms."""
+    def less(results):
+        shares = []
+        for form in FORMS:
+            _, _, calls, *mistakes = total(results, form)
+            if not calls:
+                return None
+            shares.append(1000 * mistakes[MISTAKES.index(mistake)] / calls)
+        return round(shares[0] - shares[1], 1)
+
+    chance = random.Random(seed)
+    again = sorted(d for _ in range(2000) if (d := less(chance.choices(measured, k=len(measured)))) is not None) \
+        if measured else []
+    # Without a mistake in either form all choices are alike, which says nothing about the next prompt.
+    mistakes = sum(total(measured, form)[3 + MISTAKES.index(mistake)] for form in FORMS)
+    known = again and mistakes
+    return {"per_1000": less(measured), "from": again[len(again) // 40] if known else None,
+            "to": again[-1 - len(again) // 40] if known else None}
+
+
+def summarise(measured, seed):
     rows = []
     for form in FORMS:
-        these = [(judged, cut) for of, judged, cut in runs if of == form]
-        calls, malformed, unknown = (sum(judged[i] for judged, _ in these) for i in range(3))
-        rows.append({
-            "history": form, "outputs": len(these), "cut": sum(cut for _, cut in these), "calls": calls,
-            "malformed": interval(malformed, calls), "unknown": interval(unknown, calls),
-        })
-    return rows
+        outputs, cut, calls, *mistakes = total(measured, form)
+        rows.append({"history": form, "outputs": outputs, "cut": cut, "calls": calls,
+                     **{mistake: interval(hits, calls) for mistake, hits in zip(MISTAKES, mistakes)}})
+    return {"rows": rows, "difference": {mistake: difference(measured, mistake, seed) for mistake in MISTAKES}}
 
 
-def show(rows):
+def show(result):
+    def shares(of):
+        return "".join(f"{of[m]['per_1000']} ({of[m]['from']} to {of[m]['to']})".rjust(26) for m in MISTAKES)
+
     print(f"{'history':12}{'outputs':>9}{'cut':>6}{'calls':>8}{'malformed in 1,000':>26}{'unknown tool in 1,000':>26}")
-    for r in rows:
-        shares = [f"{r[k]['per_1000']} ({r[k]['from']} to {r[k]['to']})" for k in ("malformed", "unknown")]
-        print(f"{r['history']:12}{r['outputs']:9}{r['cut']:6}{r['calls']:8}{shares[0]:>26}{shares[1]:>26}")
+    for r in result["rows"]:
+        print(f"{r['history']:12}{r['outputs']:9}{r['cut']:6}{r['calls']:8}{shares(r)}")
+    print(f"{'exact less canonical':35}{shares(result['difference'])}")
+    print("\nIn brackets: 95 of 100 such samples; the difference's is paired, by prompts.")
+    print("The prompts of the two forms differ in the headers of calls alone.")
+    print(f"{result['invented']} calls of these prompts were recorded in the library's form, as by history: canonical.")
+    print("For them exact is an invention: header 1, <|channel|>commentary to=functions.f <|constrain|>json.")
+    if result["failed"]:
+        print(f"{result['failed']} prompts failed and count in no row. The first: {result['error']}")
 
 
 def main():
@@ -245,19 +294,25 @@ def main():
     p.add_argument("--json", default="history.json", help="where the result is written")
     args = p.parse_args()
 
-    engine, render = Service(args.engine, args.api_key), Service(args.render)
-    rows = summarise(list(measure(args, engine, render)))
-    show(rows)
+    chosen = choose(args)
+    results = list(measure(args, chosen))
+    measured = [r for r in results if not isinstance(r, Failure)]
+    failures = [str(r) for r in results if isinstance(r, Failure)]
 
-    # Neither prompts nor outputs are in it, nor addresses.
+    # Neither prompts nor outputs are in it, nor addresses; only what an engine says of its error.
     result = {
         "format": 1, "date": time.strftime("%Y-%m-%d", time.gmtime()), "model": args.model,
-        "temperature": args.temperature, "samples": args.samples, "rows": rows,
+        "temperature": args.temperature, "samples": args.samples, **summarise(measured, args.seed),
+        "prompts": len(measured), "failed": len(failures), "error": failures[0] if failures else None,
+        "invented": sum(in_form(p, "exact")[1] for p, r in zip(chosen, results) if not isinstance(r, Failure)),
     }
+    show(result)
     with open(args.json, "w", encoding="utf-8") as f:
         json.dump(result, f, indent=1)
         f.write("\n")
     print(f"\nwritten to {args.json}")
+    if not measured:
+        raise SystemExit("Nothing could be measured.")
 
 
 if __name__ == "__main__":
