@@ -2,8 +2,13 @@ package diagnosis
 
 import "sort"
 
-// Compare says how a prompt differs from an earlier one.
+// Compare says how a prompt differs from an earlier one, and from the output to that if it is a step
+// that the prompt goes on with.
 func Compare(earlier, now *Print) Finding {
+	if !now.goesOnWith(earlier) {
+		earlier = earlier.prompt()
+	}
+
 	f := Finding{Known: true}
 	switch {
 	case earlier.head.Model != now.head.Model:
@@ -21,6 +26,7 @@ func Compare(earlier, now *Print) Finding {
 
 	blocks := sharedBlocks(earlier.blocks, now.blocks)
 	f.Shared = blocks * BlockTokens
+	f.Output = max(0, f.Shared-earlier.asked)
 	if blocks == shortest/BlockTokens {
 		return f
 	}
@@ -35,6 +41,29 @@ func Compare(earlier, now *Print) Finding {
 	}
 	f.Cause = cause(earlier, now, at)
 	return f
+}
+
+// goesOnWith reports whether the prompt continues an earlier one by a step with calls, as the output
+// to that is. It may be another step: a client may have changed it. Anything else in its place,
+// such as an answer or a user's text, is another branch of the conversation, which has lost nothing.
+func (p *Print) goesOnWith(earlier *Print) bool {
+	begun := earlier.begun()
+	if earlier.asked == earlier.tokens || begun < 1 || begun >= len(p.parts) {
+		return false
+	}
+	if p.parts[begun-1].sum != earlier.parts[begun-1].sum {
+		return false
+	}
+
+	for _, part := range p.parts[begun:] {
+		if part.role != RoleAssistant {
+			return false
+		}
+		if part.called != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // sharedBlocks returns how many blocks two prompts begin with in common. The sum of a
@@ -79,6 +108,8 @@ func cause(earlier, now *Print, message int) Cause {
 		return Compacted
 	case is.Truncated:
 		return Truncated
+	case message >= earlier.begun() && earlier.asked < earlier.tokens:
+		return outputCause(earlier, now, message)
 	// The client cannot change the form of a call, only what it says. With the turn's answer other
 	// spellings of that go, too.
 	case before.called != 0 && before.called == after.called &&
@@ -86,12 +117,33 @@ func cause(earlier, now *Print, message int) Cause {
 		return Respelled
 	case earlier.part(message).channel != analysis || now.part(message).channel == analysis:
 		return History
+	}
+	return lostReasoning(now, message)
+}
+
+// lostReasoning returns why reasoning is missing, in whose place a message stands.
+func lostReasoning(now *Print, message int) Cause {
 	// Behind an answer the format drops reasoning. Without one, the client has not sent it.
-	case now.answered(message):
+	if now.answered(message) {
 		return Reasoning
 	}
-
 	return ReasoningLost
+}
+
+// outputCause returns why a prompt differs from the output to the earlier one, whose step it has.
+func outputCause(earlier, now *Print, message int) Cause {
+	before, after := earlier.part(message), now.part(message)
+	switch {
+	case before.thinks() && !after.thinks():
+		return lostReasoning(now, message)
+	case earlier.respells:
+		return Respelled
+	// It would be as the model wrote it if it said the same. Without the store a call has at least its
+	// header, and what it says is up to the client.
+	case now.head.Stored, before.called != 0 && before.called == after.called && before.header == after.header:
+		return History
+	}
+	return Respelled
 }
 
 // beginningCause returns what of the developer messages before the first user's text

@@ -278,6 +278,7 @@ func TestMissed(t *testing.T) {
 		{"an unknown replica", Finding{Known: true, Shared: 1024, Replica: "a"}, 0, "", NotCached},
 		{"no replica before", Finding{Known: true, Shared: 1024}, 0, "b", NotCached},
 		{"the engine reports nothing", Finding{Known: true, Shared: 1024}, -1, "b", None},
+		{"few tokens beside the output", Finding{Known: true, Shared: 1024, Output: 513}, 0, "b", None},
 		{"few tokens", Finding{Known: true, Shared: 511}, 0, "b", None},
 		{"nothing is known", Finding{Shared: 1024}, 0, "b", None},
 		{"the shared part of another prompt", Finding{Known: true, Cause: Tools, Shared: 1024}, 0, "", NotCached},

@@ -1,7 +1,7 @@
 // Package diagnosis finds out why a prompt does not begin with the tokens that an
 // engine has in its prefix cache.
 //
-// A [Print] is what remains of a prompt: a hash of each block of tokens and of each
+// A [Print] is what remains of a prompt, and of the calls that were its output: a hash of each block of tokens and of each
 // message, and hashes of the fields that the beginning is made of. It has no text.
 // [Compare] says how many tokens two prompts share, which message is the first that
 // differs, and what has changed. [Prompts] remembers the last prompts of sessions, so
@@ -71,6 +71,8 @@ type Finding struct {
 	Cause Cause
 	// Shared is how many tokens both begin with, in whole blocks of [BlockTokens].
 	Shared int
+	// Output is how many of these the engine has written, and was not sent.
+	Output int `json:",omitempty"`
 	// Lost is how many tokens after them the engine could have had in its cache; 0 if Cause is None.
 	Lost int
 
@@ -92,13 +94,14 @@ type Finding struct {
 // absence from its cache is reported: engines cache blocks, of which some are large.
 const leastMissed = 512
 
-// Missed returns why the engine had less than half of the shared tokens in its cache:
-// [OtherReplica] or [NotCached], or None if it had them. cached is what the engine
+// Missed returns why the engine had less than half of the shared tokens that it was sent in its
+// cache: [OtherReplica] or [NotCached], or None if it had them. cached is what the engine
 // reports; a negative number means that it reports nothing. replica is the one that has
 // answered; "": unknown.
 func (f Finding) Missed(cached int, replica string) Cause {
+	sent := f.Shared - f.Output
 	switch {
-	case !f.Known || cached < 0 || f.Shared < leastMissed || cached >= f.Shared/2:
+	case !f.Known || cached < 0 || sent < leastMissed || cached >= sent/2:
 		return None
 	case replica != "" && f.Replica != "" && replica != f.Replica:
 		return OtherReplica

@@ -34,6 +34,8 @@ type Head struct {
 	Format Sum
 	// Summary stands in the place of messages; 0: there is none.
 	Summary Sum
+	// Stored says that what the model wrote in the newest step is known.
+	Stored bool
 	// Truncated says that the oldest turns were dropped.
 	Truncated bool
 }
@@ -54,10 +56,14 @@ func (h *Head) AddTools(namespaces []harmony.Namespace) {
 	}
 }
 
-// Print is what is remembered of a prompt. It is immutable.
+// Print is what is remembered of a prompt, and of the output to it. It is immutable.
 type Print struct {
 	head   Head
 	tokens int
+	asked  int // how many of the tokens are the prompt; the others are the output
+	// Later prompts do not have the output as the model wrote it, whatever the client does.
+	respells bool
+
 	blocks []uint64 // the sum of each whole block and of all before it
 	parts  []part   // the messages; the last one may be incomplete
 	few    [fewParts]part
@@ -89,9 +95,30 @@ func NewPrint(head Head, prompt []harmony.Token) *Print {
 
 // Extend returns the print of another prompt with the same head. Both have the first
 // same tokens in common, which are not read again.
-func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
-	next := &Print{head: p.head, tokens: len(prompt), blocks: make([]uint64, len(prompt)/BlockTokens)}
-	same = min(same, p.tokens, len(prompt))
+func (p *Print) Extend(same int, prompt []harmony.Token) *Print { return p.extend(same, 0, prompt) }
+
+// Followed returns the print of the same prompt with the output to it. respells says that later
+// prompts do not have the output as it is.
+func (p *Print) Followed(prompt, output []harmony.Token, respells bool) *Print {
+	p = p.prompt()
+	// The output begins within a block, and within a message. What precedes both is not needed.
+	offset := p.tokens
+	if last := len(p.parts) - 1; last >= 0 {
+		offset = int(p.parts[last].start)
+	}
+	offset -= offset % BlockTokens
+
+	next := p.extend(p.tokens, offset, slices.Concat(prompt[offset:], output))
+	next.asked, next.respells = p.tokens, respells
+	return next
+}
+
+// extend is Extend by the prompt's tokens from the offset on: whole blocks, and no more than the
+// messages before the last of the same.
+func (p *Print) extend(same, offset int, prompt []harmony.Token) *Print {
+	tokens := offset + len(prompt)
+	next := &Print{head: p.head, tokens: tokens, asked: tokens, blocks: make([]uint64, tokens/BlockTokens)}
+	same = min(same, p.tokens, tokens)
 
 	// Each sum contains all before it, so that whole blocks of the same beginning are taken over: a
 	// long conversation is hashed once.
@@ -103,7 +130,7 @@ func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 	}
 
 	for ; n < len(next.blocks); n++ {
-		sum = blockSum(sum, (*[BlockTokens]harmony.Token)(prompt[n*BlockTokens:]))
+		sum = blockSum(sum, (*[BlockTokens]harmony.Token)(prompt[n*BlockTokens-offset:]))
 		next.blocks[n] = sum
 	}
 
@@ -114,18 +141,18 @@ func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 		from = int(next.parts[last].start)
 		next.parts = next.parts[:last]
 	}
-	next.addParts(prompt, from)
+	next.addParts(prompt, from, offset)
 	return next
 }
 
-// upTo returns the sum of all tokens of the prompt before the end.
-func (p *Print) upTo(prompt []harmony.Token, end int) uint64 {
+// upTo returns the sum of all tokens before the end, of a prompt that is given from the offset on.
+func (p *Print) upTo(prompt []harmony.Token, end, offset int) uint64 {
 	var sum uint64
 	blocks := end / BlockTokens
 	if blocks > 0 {
 		sum = p.blocks[blocks-1]
 	}
-	return restSum(sum, prompt[blocks*BlockTokens:end])
+	return restSum(sum, prompt[blocks*BlockTokens-offset:end-offset])
 }
 
 // partsBefore returns the messages that begin before a token.
@@ -144,22 +171,23 @@ const (
 	usualMessage = 512
 )
 
-// addParts adds the messages of a prompt that begin at from or after it.
-func (p *Print) addParts(prompt []harmony.Token, from int) {
+// addParts adds the messages of a prompt that begin at from or after it. The prompt is given from the
+// offset on.
+func (p *Print) addParts(prompt []harmony.Token, from, offset int) {
 	// Short prompts need no memory of their own for this.
 	room := p.few[:0]
-	if n := len(p.parts) + (len(prompt)-from)/usualMessage; n >= fewParts {
+	if n := len(p.parts) + (p.tokens-from)/usualMessage; n >= fewParts {
 		room = make([]part, 0, n+fewParts)
 	}
 
 	p.parts = append(room, p.parts...)
-	for from < len(prompt) {
-		next := len(prompt)
-		if n := slices.Index(prompt[from+1:], harmony.TokenStart); n >= 0 {
+	for from < p.tokens {
+		next := p.tokens
+		if n := slices.Index(prompt[from+1-offset:], harmony.TokenStart); n >= 0 {
 			next = from + 1 + n
 		}
-		part := newPart(prompt[from:next], from)
-		part.sum = p.upTo(prompt, next)
+		part := newPart(prompt[from-offset:next-offset], from)
+		part.sum = p.upTo(prompt, next, offset)
 		p.parts = append(p.parts, part)
 		from = next
 	}
@@ -213,16 +241,20 @@ func newPart(message []harmony.Token, start int) part {
 		}
 	}
 
-	if p.role == RoleAssistant && p.channel == otherChannel {
+	// A call on a wrong channel is one too.
+	if p.role == RoleAssistant && p.channel != final {
 		p.addCall(message)
 	}
 	return p
 }
 
+// plainHeader is how many tokens a header has without a recipient: <|start|>, the role, and the channel.
+const plainHeader = 4
+
 // addCall sets what tells calls from one another, and spellings of the same header.
 func (p *part) addCall(message []harmony.Token) {
 	end := slices.Index(message[:min(len(message), maxHeader)], harmony.TokenMessage)
-	if end < 0 {
+	if end <= plainHeader {
 		return
 	}
 
@@ -255,8 +287,27 @@ func (p *Print) first(tokens int) *Print {
 	if tokens >= p.tokens {
 		return p
 	}
-	return &Print{head: p.head, tokens: tokens, blocks: p.blocks[:tokens/BlockTokens], parts: p.partsBefore(tokens)}
+	first := &Print{
+		head: p.head, tokens: tokens, asked: tokens,
+		blocks: p.blocks[:tokens/BlockTokens], parts: slices.Clone(p.partsBefore(tokens)),
+	}
+
+	// Of the message that a prompt ends with it has the beginning alone.
+	if last := len(first.parts) - 1; last >= 0 {
+		part := &first.parts[last]
+		part.channel, part.called, part.header = otherChannel, 0, 0
+	}
+	return first
 }
+
+// prompt returns the print without the output.
+func (p *Print) prompt() *Print { return p.first(p.asked) }
+
+// begun returns the index of the first message of the output. The prompt ends with its beginning.
+func (p *Print) begun() int { return len(p.partsBefore(p.asked)) - 1 }
+
+// thinks reports whether the message is reasoning.
+func (p part) thinks() bool { return p.channel == analysis && p.called == 0 }
 
 // Tokens returns the number of tokens of the prompt.
 func (p *Print) Tokens() int { return p.tokens }

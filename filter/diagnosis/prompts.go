@@ -53,6 +53,7 @@ type prompt struct {
 	print      *Print
 	replica    string // that has answered; "": unknown
 	superseded bool   // the session has gone on with another beginning
+	repeated   bool   // it was answered before: which output the client goes on with is not known
 	replies    []turn // that it can be named by
 	own        [1]turn
 }
@@ -161,7 +162,8 @@ func (m *Prompts) FindReply(name Session, id string, now *Print) Finding {
 
 	earlier, replica, other := named.print, named.replica, named.session.name != name
 	for _, t := range named.replies {
-		if t.id == id {
+		// The last one's includes its output.
+		if t.id == id && t.tokens < earlier.asked {
 			earlier = earlier.first(t.tokens)
 		}
 	}
@@ -200,7 +202,38 @@ func (m *Prompts) Keep(name Session, id string, now *Print) {
 	for len(s.prompts) > maxPrompts {
 		m.drop(s, 0)
 	}
+	m.shrink()
+}
 
+// Followed takes the output to a prompt in, which has ended: followed is the print of both. It
+// reports whether the prompt is remembered by that from now on.
+func (m *Prompts) Followed(name Session, now, followed *Print) bool {
+	if m == nil {
+		return false
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	e := m.sessions[name]
+	if e == nil {
+		return false
+	}
+
+	for _, p := range e.Value.(*session).prompts {
+		if p.print == now && !p.repeated {
+			m.bytes -= p.bytes()
+			p.print = followed
+			m.bytes += p.bytes()
+			m.shrink()
+			return true
+		}
+	}
+	return false
+}
+
+// shrink forgets what there is no room for.
+func (m *Prompts) shrink() {
 	for m.bytes > m.limit || len(m.sessions) > maxSessions {
 		m.forget(m.recent.Back())
 	}
@@ -265,10 +298,12 @@ func (m *Prompts) replace(s *session, next *prompt) {
 			continue
 		}
 
-		shared := sharedBlocks(p.print.blocks, next.print.blocks)
+		// What its output was is of no account: the client may have gone on in another way.
+		blocks := p.print.asked / BlockTokens
+		shared := min(sharedBlocks(p.print.blocks, next.print.blocks), blocks)
 		switch {
-		case p.print.head.Salt == next.print.head.Salt && shared == len(p.print.blocks) &&
-			p.print.tokens <= next.print.tokens:
+		case p.print.head.Salt == next.print.head.Salt && shared == blocks && p.print.asked <= next.print.asked:
+			next.repeated = next.repeated || p.print.asked == next.print.asked
 			// The new prompt continues it, and is all that is needed of both. It can be named by
 			// the earlier replies too.
 			earlier := p.replies
@@ -283,7 +318,7 @@ func (m *Prompts) replace(s *session, next *prompt) {
 		// Of prompts that the conversation has left the last one stays: a client may go back to it.
 		case p.superseded:
 			m.drop(s, i)
-		case shared > 0 && shared >= len(p.print.blocks)/2:
+		case shared > 0 && shared >= blocks/2:
 			p.superseded = true
 		}
 	}

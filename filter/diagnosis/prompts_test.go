@@ -120,12 +120,16 @@ func TestTenantsApart(t *testing.T) {
 // last stays, and that nothing of what is forgotten is left.
 func TestBounds(t *testing.T) {
 	p := newRequest().print(t)
-	limit := 20 * (p.Bytes() + sessionOverhead + 400)
+	followed := p.Followed(newRequest().render(t), make([]harmony.Token, 600), false)
+	limit := 20 * (followed.Bytes() + sessionOverhead + 400)
 	m := NewPrompts(limit)
 	names := make([]Session, 200)
 	for i := range names {
 		names[i] = Session{fmt.Sprint("tenant", i%3), fmt.Sprint("session", i)}
 		m.Keep(names[i], fmt.Sprint("id", i), p)
+		if before := m.bytes; !m.Followed(names[i], p, followed) || i < 10 && m.bytes-before != followed.Bytes()-p.Bytes() {
+			t.Fatalf("%d bytes with an output, %d without", m.bytes, before)
+		}
 		if m.bytes > limit {
 			t.Fatalf("%d bytes after %d sessions", m.bytes, i)
 		}
@@ -150,6 +154,9 @@ func TestBounds(t *testing.T) {
 	}
 	m = NewPrompts(100)
 	m.Keep(here, "id", p)
+	if m.Followed(here, p, followed) || (*Prompts)(nil).Followed(here, p, followed) {
+		t.Error("the output to a prompt that is not kept is")
+	}
 	if m.bytes != 0 || m.Find(here, p).Known {
 		t.Error("a prompt that is larger than the memory is kept")
 	}

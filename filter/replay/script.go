@@ -175,6 +175,9 @@ func (s *script) FindReply(name diagnosis.Session, _ string, now *diagnosis.Prin
 // Keep implements [turn.Prompts].
 func (s *script) Keep(diagnosis.Session, string, *diagnosis.Print) {}
 
+// Followed implements [turn.Prompts].
+func (s *script) Followed(diagnosis.Session, *diagnosis.Print, *diagnosis.Print) bool { return false }
+
 // Answered implements [turn.Prompts].
 func (s *script) Answered(diagnosis.Session, *diagnosis.Print, string) {}
 

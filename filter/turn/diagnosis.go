@@ -2,6 +2,7 @@ package turn
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -108,6 +109,16 @@ func (h *head) addSums(sums *diagnosis.Head, opening opening) {
 	}
 }
 
+// storedLast reports whether the last call of the items is one of a choice that is kept.
+func storedLast(items []Item, kept []keptChoice) bool {
+	for i := len(items) - 1; i >= 0 && len(kept) > 0; i-- {
+		if id := items[i].CallID; items[i].Kind == Call {
+			return slices.ContainsFunc(kept, func(c keptChoice) bool { return slices.Contains(c.calls, id) })
+		}
+	}
+	return false
+}
+
 // firstText identifies the first user's text of a conversation; nothing if it has none.
 func (s conversationStart) firstText() []byte {
 	if !s.user {
@@ -153,6 +164,26 @@ func (t *Turn) keepPrompt() {
 	if d := &t.diagnosed; d.found != nil && !d.kept {
 		d.kept = true
 		t.rc.Prompts.Keep(d.session, d.reply, d.print)
+	}
+}
+
+// keepOutput adds what the model has written to the prompt that is remembered: the tokens that the
+// choice has collected, whose calls the client answers next. respells says that later prompts do
+// not have them as they are.
+func (t *Turn) keepOutput(written []harmony.Token, respells bool) {
+	// Of several choices, which one the client goes on with is not known.
+	d := &t.diagnosed
+	if d.found == nil || len(written) == 0 || t.Engine.N > 1 {
+		return
+	}
+	// Not in the cache either: see [Reader.writtenChoice].
+	if endsMessage(written[len(written)-1]) {
+		written = written[:len(written)-1]
+	}
+
+	followed := d.print.Followed(t.Engine.Prompt, written[len(t.begunMessage()):], respells)
+	if t.rc.Prompts.Followed(d.session, d.print, followed) {
+		d.print = followed
 	}
 }
 

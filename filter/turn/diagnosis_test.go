@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,8 +184,8 @@ func TestDiagnosisOfTools(t *testing.T) {
 	t.Parallel()
 	rc := diagnosing()
 	memory := rc.Memory
-	const calls = `<|channel|>analysis<|message|>I look at that with great care, and at some length, so that there are many tokens of it.<|end|>` +
-		`<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"path":"x"}<|call|>`
+	calls := `<|channel|>analysis<|message|>I look at that with great care, and at some length, so that there are many tokens of it.<|end|>` +
+		`<|start|>assistant to=functions.f<|channel|>commentary json<|message|>` + usedTool("")[0].Text + `<|call|>`
 	items := []Item{said(User, "question")}
 	expect := func(cause diagnosis.Cause, text string) {
 		t.Helper()
@@ -346,5 +347,141 @@ func TestCanonicalSchemas(t *testing.T) {
 	deep[0].Tools[0].Parameters = []byte(strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000))
 	if _, err := rc.Prepare(context.Background(), &Input{Items: []Item{userHi}, Tools: deep}); err == nil || err.Param != "tools" {
 		t.Errorf("a schema that nests too deep: %v", err)
+	}
+}
+
+// TestDiagnosisOfOutput lets a client send the newest step back, which no prompt has had before: what
+// leaves it as the model wrote it has no cause, nor has another step in its place.
+func TestDiagnosisOfOutput(t *testing.T) {
+	t.Parallel()
+	const (
+		thought  = "<|channel|>analysis<|message|>I look at that with great care, and at some length, so that there are many tokens of it.<|end|><|start|>assistant"
+		header   = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+		path     = "shape/area/of/a/rectangle/with/a/name/that/has/several/tokens/and/some/more/of/them/until/it/is/long.go"
+		argument = `{"path": "` + path + `"}`
+		output   = thought + header + argument + "<|call|>"
+	)
+	other := func(in *Input) { in.Items[1].Text = strings.Replace(argument, "rectangle", "circle", 1) }
+	exact, canonical := HistoryExact, HistoryCanonical
+
+	for name, c := range map[string]struct {
+		history string
+		output  string
+		change  func(*RequestContext, *Input)
+		want    diagnosis.Cause
+	}{
+		"as it was": {exact, output, nil, diagnosis.None},
+		"arguments written again": {exact, output, func(_ *RequestContext, in *Input) {
+			in.Items[1].Text = strings.ReplaceAll(argument, " ", "")
+		}, diagnosis.None},
+		"in the library's form already":            {canonical, thought + " to=functions.f<|channel|>commentary json<|message|>" + argument + "<|call|>", func(*RequestContext, *Input) {}, diagnosis.None},
+		"canonical":                                {canonical, output, nil, diagnosis.Respelled},
+		"arguments of a canonical history changed": {canonical, output, func(_ *RequestContext, in *Input) { other(in) }, diagnosis.Respelled},
+		"repaired":                                 {exact, thought + strings.Replace(header, "commentary", "analysis", 1) + argument + "<|call|>", nil, diagnosis.Respelled},
+		"a name repaired":                          {exact, thought + strings.Replace(header, "functions.", "", 1) + argument + "<|call|>", nil, diagnosis.Respelled},
+		"without reasoning, canonical":             {canonical, header + argument + "<|call|>", nil, diagnosis.Respelled},
+		"arguments changed":                        {exact, output, func(_ *RequestContext, in *Input) { other(in) }, diagnosis.History},
+		"the store has lost it":                    {exact, output, func(rc *RequestContext, _ *Input) { rc.Memory = newMemory() }, diagnosis.ReasoningLost},
+		"the store has lost it, not the client": {exact, output, func(rc *RequestContext, in *Input) {
+			rc.Memory = newMemory()
+			in.Items[1].CallID, in.Items[2].CallID = "other", "other"
+			in.Items = slices.Insert(in.Items, 1, Item{Kind: Reasoning, Text: "I look at that with great care, and at some length, so that there are many tokens of it."})
+		}, diagnosis.Respelled},
+		"the answer follows": {exact, output, func(_ *RequestContext, in *Input) {
+			in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
+		}, diagnosis.Reasoning},
+		"the step left out": {exact, output, func(_ *RequestContext, in *Input) { in.Items = append(in.Items[:1:1], said(User, "second")) }, diagnosis.None},
+		"an answer instead": {exact, output, func(_ *RequestContext, in *Input) {
+			in.Items = append(in.Items[:1:1], said(Answer, "answer"), said(User, "second"))
+		}, diagnosis.None},
+		"the same prompt": {exact, output, func(_ *RequestContext, in *Input) { in.Items = in.Items[:1] }, diagnosis.None},
+		"a beginning of it": {exact, output, func(_ *RequestContext, in *Input) {
+			in.Items, in.Continue = []Item{in.Items[0], said(Answer, "answer")}, true
+		}, diagnosis.None},
+		"other instructions": {exact, output, func(_ *RequestContext, in *Input) { in.Instructions = said(Instructions, "second").Text; other(in) }, diagnosis.Instructions},
+		"cut":                {exact, thought + header + argument, func(_ *RequestContext, in *Input) { other(in) }, diagnosis.None},
+		"calls are not kept": {exact, thought + plainAnswer, func(_ *RequestContext, in *Input) {
+			in.Items = append(in.Items[:1:1], Item{Kind: Answer, Text: "Yes."}, said(User, "second"))
+		}, diagnosis.None},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rc := diagnosing()
+			rc.Model = &Model{History: c.history}
+			ids := 0
+			rc.NewID = func(prefix string) string {
+				ids++
+				return fmt.Sprintf("%s%032x", prefix, ids)
+			}
+			in := &Input{Instructions: said(Instructions, "first").Text, Items: []Item{said(User, "question")}, Tools: functions("f"), Session: "s", Replies: Replies{Own: "one"}}
+			finish := engine.FinishStop
+			if name == "cut" {
+				finish = engine.FinishLength
+			}
+			id := "call"
+			turn := prepare(t, rc, in)
+			_, r := play(t, turn, c.output, finish)
+			r.Cached(&engine.Usage{CachedTokens: 0, Replica: "a"})
+			if len(r.calls) > 0 {
+				id = r.calls[0].ID
+			}
+
+			next := *in
+			next.Items = []Item{in.Items[0], {Kind: Call, CallID: id, Name: "f", Text: argument}, {Kind: Result, CallID: id, Text: said(Result, "result").Text}}
+			next.Replies = Replies{Own: "two", Compared: "one"}
+			if c.change != nil {
+				c.change(rc, &next)
+			}
+			d := prepare(t, rc, &next).Diagnosis()
+			if d.Session.Cause != c.want || (d.Session.Lost > 0) != (c.want != diagnosis.None) || d.Reply != d.Session || d.Session.Replica != "a" {
+				t.Errorf("%q: %+v", d.Session.Cause, d)
+			}
+		})
+	}
+}
+
+// TestDiagnosisOfTwoOutputs gives one prompt two outputs, at once or one after the other: the client
+// goes on with one of them, and has lost nothing of the other.
+func TestDiagnosisOfTwoOutputs(t *testing.T) {
+	t.Parallel()
+	output := func(word string) string {
+		return "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"path\": \"" + strings.Repeat(word+"/", 50) + "\"}<|call|>"
+	}
+	in := &Input{Items: []Item{said(User, "question")}, Tools: functions("f"), Session: "s", Replies: Replies{Own: "one"}}
+	again := *in
+	again.Replies.Own = "two"
+	several := *in
+	several.Engine.N = 2
+
+	for name, play := range map[string]func(*RequestContext) *Reader{
+		"one after the other": func(rc *RequestContext) *Reader {
+			_, r := play(t, prepare(t, rc, in), output("first"), engine.FinishStop)
+			play(t, prepare(t, rc, &again), output("second"), engine.FinishStop)
+			return r
+		},
+		"at once": func(rc *RequestContext) *Reader {
+			one, two := prepare(t, rc, in), prepare(t, rc, &again)
+			one.keepPrompt()
+			two.keepPrompt()
+			_, r := play(t, one, output("first"), engine.FinishStop)
+			play(t, two, output("second"), engine.FinishStop)
+			return r
+		},
+		"several choices": func(rc *RequestContext) *Reader {
+			turn := prepare(t, rc, &several)
+			_, r := play(t, turn, output("first"), engine.FinishStop)
+			play(t, turn, output("second"), engine.FinishStop)
+			return r
+		},
+	} {
+		rc := diagnosing()
+		rc.Model = &Model{History: HistoryExact}
+		r := play(rc)
+		next := *in
+		id := r.calls[0].ID
+		next.Items = []Item{in.Items[0], {Kind: Call, CallID: id, Name: "f", Text: `{"path": "` + strings.Repeat("first/", 50) + `"}`}, {Kind: Result, CallID: id, Text: "1"}}
+		if d := prepare(t, rc, &next).Diagnosis(); !d.Session.Known || d.Session.Cause != diagnosis.None {
+			t.Errorf("%s: %+v", name, d.Session)
+		}
 	}
 }

@@ -138,7 +138,7 @@ func (w *writtenTokens) headerForm(r *harmony.Renderer, tool ToolName) headerFor
 func (r *Reader) newCallID(called ToolName, found address) string {
 	id := r.turn.rc.NewID(callPrefix)
 	// A name that had to be found is not rendered as it was written.
-	if found != offered || !r.written.on {
+	if found != offered || !r.written.exact {
 		return id
 	}
 	return r.written.headerForm(r.turn.rc.Renderer, called).withMark(id)

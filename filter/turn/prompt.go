@@ -143,6 +143,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	kept, keptFault := rc.withKept(read, items)
 	defer rc.rendered(&kept)
 	t.fault = errors.Join(dateFault, keptFault)
+	t.diagnosed.head.Stored = storedLast(items, kept.choices)
 	t.due, t.before = rc.dueOf(before.choicesBefore(kept.choices, items)), before
 
 	renderer := rendering{rc, rc.renderLimit()}

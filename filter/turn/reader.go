@@ -355,7 +355,12 @@ func (r *Reader) end(length bool) *apierror.Error {
 
 // keep makes what later turns need of the choice, which has ended in calls.
 func (r *Reader) keep() {
-	kept := r.turn.rc.newKeep(r.calls, string(r.reasoning.text), r.writtenChoice())
+	choice := r.writtenChoice()
+	// What was cut, or goes on behind a stop, is not what the engine has.
+	if !r.ending.truncated && r.ending.matched == nil {
+		r.turn.keepOutput(r.written.tokens, choice == nil)
+	}
+	kept := r.turn.rc.newKeep(r.calls, string(r.reasoning.text), choice)
 	r.turn.kept, r.written = kept, writtenTokens{}
 
 	// Without a store it is for the reply's next turn alone.

@@ -69,6 +69,8 @@ type Prompts interface {
 	FindReply(name diagnosis.Session, id string, now *diagnosis.Print) diagnosis.Finding
 	// Keep remembers a prompt that an engine has begun to answer. id is the reply's.
 	Keep(name diagnosis.Session, id string, now *diagnosis.Print)
+	// Followed takes the output to a prompt in, with the print of both.
+	Followed(name diagnosis.Session, now, followed *diagnosis.Print) bool
 	// Answered notes which replica has answered a prompt.
 	Answered(name diagnosis.Session, now *diagnosis.Print, replica string)
 }

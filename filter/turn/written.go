@@ -36,6 +36,8 @@ type writtenChoice struct {
 // writtenTokens collects the tokens of a choice. The zero value collects nothing.
 type writtenTokens struct {
 	on bool
+	// Prompts may have them; else they are for the diagnosis alone.
+	exact bool
 	// From the <|start|> of the first message on, which the prompt ends with.
 	tokens []harmony.Token
 }
@@ -48,15 +50,19 @@ var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
 
 // newWritten begins to collect, where calls can be made.
 func (t *Turn) newWritten() writtenTokens {
-	if t.rc.Model.History != HistoryExact || t.noCalls || len(t.tools.byRecipient) == 0 {
+	exact := t.rc.Model.History == HistoryExact
+	if !exact && t.diagnosed.found == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
 		return writtenTokens{}
 	}
+	return writtenTokens{on: true, exact: exact, tokens: slices.Clone(t.begunMessage())}
+}
 
-	begun := begunMessage
+// begunMessage returns the beginning of the model's message that the prompt ends with.
+func (t *Turn) begunMessage() []harmony.Token {
 	if len(t.begun) > 0 {
-		begun = t.begun
+		return t.begun
 	}
-	return writtenTokens{on: true, tokens: slices.Clone(begun)}
+	return begunMessage
 }
 
 func (w *writtenTokens) add(token harmony.Token) {
@@ -73,7 +79,7 @@ func (w *writtenTokens) add(token harmony.Token) {
 func (r *Reader) writtenChoice() *writtenChoice {
 	w := &r.written
 	parsed := r.parser.Repairs()
-	if !w.on || r.ending.truncated || r.ending.matched != nil || len(r.repairs) > 0 || parsed.Total() > 0 {
+	if !w.exact || r.ending.truncated || r.ending.matched != nil || len(r.repairs) > 0 || parsed.Total() > 0 {
 		return nil
 	}
 
