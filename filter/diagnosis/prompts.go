@@ -220,16 +220,17 @@ func (m *Prompts) Followed(name Session, now, followed *Print) bool {
 		return false
 	}
 
-	for _, p := range e.Value.(*session).prompts {
-		if p.print == now && !p.repeated {
-			m.bytes -= p.bytes()
-			p.print = followed
-			m.bytes += p.bytes()
-			m.shrink()
-			return true
-		}
+	prompts := e.Value.(*session).prompts
+	i := slices.IndexFunc(prompts, func(p *prompt) bool { return p.print == now })
+	if i < 0 || prompts[i].repeated {
+		return false
 	}
-	return false
+
+	m.bytes -= prompts[i].bytes()
+	prompts[i].print = followed
+	m.bytes += prompts[i].bytes()
+	m.shrink()
+	return true
 }
 
 // shrink forgets what there is no room for.

@@ -181,18 +181,18 @@ func TestFollowed(t *testing.T) {
 	a := &agent{random, newRequest()}
 	for range 40 {
 		a.step()
-		prompt, print := a.render(t), a.print(t)
+		prompt, asked := a.render(t), a.print(t)
 		output := harmony.AppendEncodeSpecial(nil, "<|channel|>analysis<|message|>"+a.text()+"<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"+a.text())
 		whole := NewPrint(a.head(), slices.Concat(prompt, output))
-		followed := print.Followed(prompt, output, true)
+		followed := asked.Followed(prompt, output, true)
 		whole.asked, whole.respells = len(prompt), true
 		if diff := cmp.Diff(whole, followed, cmp.AllowUnexported(Print{}, part{}), cmpopts.IgnoreFields(Print{}, "few")); diff != "" {
 			t.Fatal(diff)
 		}
-		if f := Compare(followed, print); f != Compare(print, print) {
+		if f := Compare(followed, asked); f != Compare(asked, asked) {
 			t.Fatalf("the prompt again: %+v", f)
 		}
-		if f, want := Compare(followed, a.with(user(a.text())).print(t)), Compare(print, a.with(user(a.text())).print(t)); f.Cause != want.Cause || f.Output != 0 {
+		if f, want := Compare(followed, a.with(user(a.text())).print(t)), Compare(asked, a.with(user(a.text())).print(t)); f.Cause != want.Cause || f.Output != 0 {
 			t.Fatalf("without the output: %+v, %+v", f, want)
 		}
 	}
