@@ -363,6 +363,8 @@ type sessionCost struct {
 	calls int
 	// Tokens of the prompts, and those of them that the engine had not computed before.
 	prompts, prefilled int
+	// Of the latter, those of each prompt.
+	each []int
 }
 
 // playSession plays a session on the servers, and returns what it costs. With an exact history the engine
@@ -401,6 +403,7 @@ func playSession(
 			cost.calls++
 			cost.prompts += len(e.prompt)
 			cost.prefilled += len(e.prompt) - e.cached
+			cost.each = append(cost.each, len(e.prompt)-e.cached)
 			if least := reusable(before, i == 0); exact && e.cached < least {
 				around, _ := harmony.AppendDecode(nil, e.prompt[max(0, e.cached-20):e.cached+20])
 				t.Fatalf("form %d, call %d: of %d tokens only %d are cached: %s", form, cost.calls, least, e.cached, around)
@@ -462,6 +465,7 @@ func TestSessionsOfAgents(t *testing.T) {
 			e.computed = nil
 			exact := playSession(t, same, e, known.make(), codingSession(), true, form)
 			t.Logf("%-14s %-5s %6d %8d %10d %6d", known.name, name, exact.calls, exact.prompts, canonical.prefilled, exact.prefilled)
+			t.Logf("  of each prompt: canonical %v, exact %v", canonical.each, exact.each)
 			if exact.prefilled >= canonical.prefilled {
 				t.Errorf("%s, form %s: %d tokens are prefilled, and %d with a canonical history", known.name, name, exact.prefilled, canonical.prefilled)
 			}
