@@ -1,8 +1,9 @@
 // Package diagnosis finds out why a prompt does not begin with the tokens that an
 // engine has in its prefix cache.
 //
-// A [Print] is what remains of a prompt, and of the calls that were its output: a hash of each block of tokens and of each
-// message, and hashes of the fields that the beginning is made of. It has no text.
+// A [Print] is what remains of a prompt, and of the calls that were its output: a hash of
+// each block of tokens and of each message, and hashes of the fields that the beginning is
+// made of. It has no text.
 // [Compare] says how many tokens two prompts share, which message is the first that
 // differs, and what has changed. [Prompts] remembers the last prompts of sessions, so
 // that the next one can be compared with them.
