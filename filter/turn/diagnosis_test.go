@@ -390,6 +390,10 @@ func TestDiagnosisOfOutput(t *testing.T) {
 		"the answer follows": {exact, output, func(_ *RequestContext, in *Input) {
 			in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
 		}, diagnosis.Reasoning},
+		"the answer follows calls alone, written again": {exact, header + argument + "<|call|>", func(_ *RequestContext, in *Input) {
+			in.Items[1].Text = strings.ReplaceAll(argument, " ", "")
+			in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
+		}, diagnosis.Respelled},
 		"the step left out": {exact, output, func(_ *RequestContext, in *Input) { in.Items = append(in.Items[:1:1], said(User, "second")) }, diagnosis.None},
 		"an answer instead": {exact, output, func(_ *RequestContext, in *Input) {
 			in.Items = append(in.Items[:1:1], said(Answer, "answer"), said(User, "second"))
