@@ -13,6 +13,9 @@ const (
 	// How often the search halves what is between the best rate and one that was too much:
 	// to 6 % of the result at most. That is less than two runs on one machine differ.
 	capacityHalvings = 4
+	// capacityOpen bounds the requests that are under way, which take a file each here and two in
+	// Envoy. At a rate for which so many are too few, requests take too long in any case.
+	capacityOpen = 4096
 )
 
 // capacity looks for the greatest rate of short requests at which 99 of 100 take at
@@ -51,6 +54,7 @@ func (l *Loader) capacity(ctx context.Context) error {
 func (l *Loader) capacityStep(ctx context.Context, t *Target, rate float64) (s *Sample, late bool, err error) {
 	window := l.Options.CapacityWindow
 	load := shortRequests(rate, window)
+	load.Open = capacityOpen
 	for range 2 {
 		// What the step before has left, such as connections that close, is no part of this one.
 		if err := pause(ctx, connectSlack); err != nil {

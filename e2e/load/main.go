@@ -125,39 +125,38 @@ func run(ctx context.Context, args []string) error {
 		l.Fresh = peers.start(stack)
 	}
 
-	// vLLM comes last, with processes of its own: its engine takes all CPUs.
+	// What was measured before a failure took minutes, so it is printed all the same.
+	failed := l.measure(ctx, peers, stack, wanted)
+	if len(l.Report.Rows) == 0 {
+		return failed
+	}
+
+	if *jsonFile != "" {
+		failed = errors.Join(failed, l.Report.WriteJSON(*jsonFile))
+	}
+	failed = errors.Join(failed,
+		l.Report.Table(os.Stdout), l.Report.Added(os.Stdout), l.Report.Events(os.Stdout))
+	if peers.SMG != "" {
+		failed = errors.Join(failed, l.Report.Ratios(os.Stdout))
+		fmt.Fprint(os.Stdout, questions)
+	}
+
+	// After the tables, which have the reason of the first failure.
+	if n := l.Report.Failed(); n > 0 {
+		failed = errors.Join(failed, fmt.Errorf("%d streams failed", n))
+	}
+	return failed
+}
+
+// measure runs what is wanted. vLLM comes last, with processes of its own: its engine takes all CPUs.
+func (l *Loader) measure(ctx context.Context, peers Peers, stack StackOptions, wanted []string) error {
 	if err := l.Run(ctx, wanted); err != nil {
 		return err
 	}
 	if err := l.runEvents(ctx, stack, wanted); err != nil {
 		return err
 	}
-	if err := l.runVLLM(ctx, peers, stack, wanted); err != nil {
-		return err
-	}
-
-	if *jsonFile != "" {
-		if err := l.Report.WriteJSON(*jsonFile); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(
-		l.Report.Table(os.Stdout), l.Report.Added(os.Stdout), l.Report.Events(os.Stdout),
-	); err != nil {
-		return err
-	}
-	if peers.SMG != "" {
-		if err := l.Report.Ratios(os.Stdout); err != nil {
-			return err
-		}
-		fmt.Fprint(os.Stdout, questions)
-	}
-
-	// After the tables, which have the reason of the first failure.
-	if n := l.Report.Failed(); n > 0 {
-		return fmt.Errorf("%d streams failed", n)
-	}
-	return nil
+	return l.runVLLM(ctx, peers, stack, wanted)
 }
 
 // startTargets returns what starts a stack and returns its targets.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,7 +18,11 @@ type Requests struct {
 	Count int
 	// Text returns the messages of a request.
 	Text func(i int) []string
+	// Open is how many may be under way at one time; those beyond fail at once. 0: any number.
+	Open int64
 }
+
+var errOpen = errors.New("too many requests are under way: the target does not keep up")
 
 // Run loads a target.
 func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error) {
@@ -38,6 +43,7 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 	begin := time.Now().Add(50 * time.Millisecond)
 
 	sent := 0
+	var open atomic.Int64
 	sample, err := measured(t, func() (failed error) {
 		for i := range results {
 			due := begin.Add(time.Duration(float64(i) / r.Rate * float64(time.Second)))
@@ -49,6 +55,11 @@ func (r Requests) Run(ctx context.Context, c *Client, t *Target) (*Sample, error
 			all.Go(func() {
 				o := &results[i]
 				o.first = -1
+				defer open.Add(-1)
+				if open.Add(1) > r.Open && r.Open > 0 {
+					o.err = errOpen
+					return
+				}
 				o.err = c.Stream(ctx, t, bodies[i], func(at time.Time, _ int) {
 					if o.first < 0 {
 						// Since it was due and not since it was sent: a client that is held up must not hide it.
