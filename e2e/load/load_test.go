@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,6 +245,30 @@ func TestCapacityStep(t *testing.T) {
 	target.Procs[0].PID = math.MaxInt16 << 7 // more than there can be
 	if _, _, err := l.capacityStep(t.Context(), target, 40); err == nil {
 		t.Error("without the process: no error")
+	}
+}
+
+// TestOpenRequests checks that requests beyond those that may be under way fail, and no others.
+func TestOpenRequests(t *testing.T) {
+	release := make(chan struct{})
+	var came atomic.Int32
+	held := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if came.Add(1) == 2 {
+			close(release)
+		}
+		<-release
+		time.Sleep(200 * time.Millisecond)
+		fmt.Fprint(w, "data: {\"content\":\" word\"}\n\ndata: [DONE]\n\n")
+	}))
+	defer held.Close()
+	c := NewClient()
+	defer c.Close()
+
+	target := &Target{URL: held.URL, Body: chatBody, Key: contentKey, Procs: []Process{{"server", os.Getpid()}}}
+	load := Requests{Rate: 1000, Count: 5, Open: 2, Text: func(int) []string { return []string{"a"} }}
+	s, err := load.Run(t.Context(), c, target)
+	if err != nil || s.Failed != 3 || len(s.Latency) != 2 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
