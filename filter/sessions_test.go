@@ -435,10 +435,9 @@ func reusable(computed []harmony.Token, answered bool) int {
 	return len(computed)
 }
 
-// TestSessionsOfAgents compares what sessions cost an engine with an exact history, and with the
-// canonical one. -v prints the table.
-func TestSessionsOfAgents(t *testing.T) {
-	t.Parallel()
+// startSessions starts a server with models of both kinds of history, and the engine of both.
+func startSessions(t *testing.T) (*cachingEngine, *Server) {
+	t.Helper()
 	e := &cachingEngine{}
 	_, address := serveLoopback(t, e)
 	s := startTestServer(t, func(c *config.Config) {
@@ -449,6 +448,14 @@ func TestSessionsOfAgents(t *testing.T) {
 			{Match: "=gpt-oss-canonical", UpstreamModel: "gpt-oss-20b", History: turn.HistoryCanonical},
 		}
 	})
+	return e, s
+}
+
+// TestSessionsOfAgents compares what sessions cost an engine with an exact history, and with the
+// canonical one. -v prints the table.
+func TestSessionsOfAgents(t *testing.T) {
+	t.Parallel()
+	e, s := startSessions(t)
 
 	same := func() *Server { return s }
 	t.Logf("%-14s %-5s %6s %8s %10s %6s", "agent", "form", "calls", "prompts", "canonical", "exact")
@@ -564,13 +571,7 @@ func finishedSession(late bool) (session []sessionTurn) {
 // TestFinishedTurns shows that an engine has a turn that is over until reasoning was dropped.
 func TestFinishedTurns(t *testing.T) {
 	t.Parallel()
-	e := &cachingEngine{}
-	_, address := serveLoopback(t, e)
-	s := startTestServer(t, func(c *config.Config) {
-		c.Engines = []config.Engine{{Name: "main", Kind: "vllm"}}
-		c.Loopback = address
-		c.Models = []config.Model{{Match: "=gpt-oss-exact", UpstreamModel: "gpt-oss-20b"}}
-	})
+	e, s := startSessions(t)
 	same := func() *Server { return s }
 
 	for _, known := range agents {

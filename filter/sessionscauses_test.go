@@ -10,25 +10,13 @@ import (
 
 	"github.com/sirupsen/logrus/hooks/test"
 	"github.com/tidwall/gjson"
-
-	"github.com/envoy-harmony/envoy-harmony/filter/config"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // TestCausesOfAgents requires that sessions of agents that lose nothing are told nothing, except that
 // the answer ends the reasoning, and that others are told of the newest step, which no prompt has had.
 func TestCausesOfAgents(t *testing.T) {
 	t.Parallel()
-	e := &cachingEngine{}
-	_, address := serveLoopback(t, e)
-	s := startTestServer(t, func(c *config.Config) {
-		c.Engines = []config.Engine{{Name: "main", Kind: "vllm"}}
-		c.Loopback = address
-		c.Models = []config.Model{
-			{Match: "=gpt-oss-exact", UpstreamModel: "gpt-oss-20b"},
-			{Match: "=gpt-oss-canonical", UpstreamModel: "gpt-oss-20b", History: turn.HistoryCanonical},
-		}
-	})
+	e, s := startSessions(t)
 	log := test.NewLocal(s.o.Log)
 	same := func(body string) string { return body }
 	// What the first call of the second step read, in the request that is the first to have it.

@@ -61,7 +61,7 @@ func TestHistoryScript(t *testing.T) {
 	if none := (historyShare{}); r.Difference.Malformed != none || r.Difference.Unknown != none {
 		t.Errorf("differences %+v", r.Difference)
 	}
-	if r.Prompts != 6 || r.Failed != 1 || !strings.HasPrefix(r.Error, "/v1/completions: 400: ") || r.Invented != 5 {
+	if r.Prompts != 6 || r.Failed != 1 || r.Error != "/v1/completions: 400" || r.Invented != 5 {
 		t.Errorf("%+v", r)
 	}
 	for _, said := range []string{"400.0 (", "0.0 (0.0 to 0.0)", "1 prompts failed", "differ in the headers of calls alone", "5 calls of these prompts were recorded in the library's form"} {

@@ -44,15 +44,22 @@ func sharedStores(t *testing.T, test func(t *testing.T, url string)) {
 	}
 }
 
+// startReplicas starts two filters with one store and one engine, each behind an Envoy.
+func startReplicas(t *testing.T, url string) (a, b *stack.Dataplane) {
+	t.Helper()
+	withStore := func(c *config.Config) { c.StoreURL = url }
+	a = stack.Start(t, stack.Options{Config: withStore})
+	b = stack.Start(t, stack.Options{Config: withStore, SimURL: a.Sim})
+	a.Upstream.Handle(stack.NotFound)
+	b.Upstream.Handle(stack.NotFound)
+	return a, b
+}
+
 // Two filters with one store are one service: a response that one has created can
 // be read, continued, followed and cancelled at the other.
 func TestStoresTwoReplicas(t *testing.T) {
 	sharedStores(t, func(t *testing.T, url string) {
-		withStore := func(c *config.Config) { c.StoreURL = url }
-		a := stack.Start(t, stack.Options{Config: withStore})
-		b := stack.Start(t, stack.Options{Config: withStore, SimURL: a.Sim})
-		a.Upstream.Handle(stack.NotFound)
-		b.Upstream.Handle(stack.NotFound)
+		a, b := startReplicas(t, url)
 		ca, cb := a.CheckedOpenAI(t), b.CheckedOpenAI(t)
 
 		t.Run("chain", func(t *testing.T) {
@@ -128,11 +135,7 @@ func TestStoresTwoReplicas(t *testing.T) {
 // reasoning that the client leaves out, and tokens that no encoder makes of the arguments.
 func TestStoresExactHistory(t *testing.T) {
 	sharedStores(t, func(t *testing.T, url string) {
-		withStore := func(c *config.Config) { c.StoreURL = url }
-		a := stack.Start(t, stack.Options{Config: withStore})
-		b := stack.Start(t, stack.Options{Config: withStore, SimURL: a.Sim})
-		a.Upstream.Handle(stack.NotFound)
-		b.Upstream.Handle(stack.NotFound)
+		a, b := startReplicas(t, url)
 
 		var letters strings.Builder
 		for _, letter := range "word" {

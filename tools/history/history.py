@@ -37,7 +37,11 @@ MISTAKES = ("malformed", "unknown")
 
 
 class Failure(Exception):
-    """Why a prompt could not be measured."""
+    """Why a prompt could not be measured. What the service says of it may quote the prompt: for the terminal alone."""
+
+    def __init__(self, why, said=""):
+        super().__init__(why)
+        self.said = said
 
 
 class Service:
@@ -54,9 +58,9 @@ class Service:
             with urllib.request.urlopen(request, timeout=3600) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as e:
-            raise Failure(f"{path}: {e.code}: {e.read(500).decode(errors='replace')}") from e
+            raise Failure(f"{path}: {e.code}", e.read(500).decode(errors="replace")) from e
         except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as e:
-            raise Failure(f"{path}: {e}") from e
+            raise Failure(f"{path}: {type(e).__name__}", str(e)) from e
 
 
 def records(paths):
@@ -297,16 +301,18 @@ def main():
     chosen = choose(args)
     results = list(measure(args, chosen))
     measured = [r for r in results if not isinstance(r, Failure)]
-    failures = [str(r) for r in results if isinstance(r, Failure)]
+    failures = [r for r in results if isinstance(r, Failure)]
 
-    # Neither prompts nor outputs are in it, nor addresses; only what an engine says of its error.
+    # Neither prompts nor outputs are in it, nor addresses.
     result = {
         "format": 1, "date": time.strftime("%Y-%m-%d", time.gmtime()), "model": args.model,
         "temperature": args.temperature, "samples": args.samples, **summarise(measured, args.seed),
-        "prompts": len(measured), "failed": len(failures), "error": failures[0] if failures else None,
+        "prompts": len(measured), "failed": len(failures), "error": str(failures[0]) if failures else None,
         "invented": sum(in_form(p, "exact")[1] for p, r in zip(chosen, results) if not isinstance(r, Failure)),
     }
     show(result)
+    if failures and failures[0].said:
+        print(failures[0].said)
     with open(args.json, "w", encoding="utf-8") as f:
         json.dump(result, f, indent=1)
         f.write("\n")
