@@ -225,7 +225,7 @@ func newDialects(cfg *config.Config) (map[string]engine.Dialect, error) {
 // Check returns what [New] finds wrong with a configuration that is valid in itself:
 // keys that do not fit each other once the command has added its own.
 func Check(cfg *config.Config) error {
-	var errs []error
+	errs := []error{config.CheckListeners(cfg.Listeners()...)}
 	for _, e := range cfg.Engines {
 		if len(e.Prefill) > 0 && cfg.Loopback == "" {
 			errs = append(errs, fmt.Errorf(

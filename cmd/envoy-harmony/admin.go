@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -27,10 +26,9 @@ type admin struct {
 func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server,
 	inspector http.Handler, ready func() bool,
 ) (*admin, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
+	l, err := listenAt(ctx, "admin", address)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, err
 	}
 
 	mux := http.NewServeMux()

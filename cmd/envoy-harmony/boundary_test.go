@@ -18,7 +18,7 @@ import (
 // process's umask is.
 func TestSocketIsNotForOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "filter.sock")
-	l, err := listenAt(t.Context(), "unix://"+path)
+	l, err := listenAt(t.Context(), "listen", "unix://"+path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -214,7 +214,11 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 		return nil, errors.New(
 			"loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
 	}
-	return envoy.Bootstrap(forConfig(o.envoy, cfg))
+	options := forConfig(o.envoy, cfg)
+	if err := checkListeners(options); err != nil {
+		return nil, err
+	}
+	return envoy.Bootstrap(options)
 }
 
 // addressOf returns what sets the address that an error of [envoy.ErrAddressInUse] names.

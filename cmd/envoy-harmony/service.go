@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +85,7 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	if err := s.newGRPC(cfg, registry); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
-	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
+	if s.listener, err = listenAt(ctx, "listen", cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
 	if s.sockets, err = listenSockets(ctx, cfg.WebSocket.Listen, server.Sockets()); err != nil {
@@ -153,47 +150,4 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 	s.filter.Register(s.grpc)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	return nil
-}
-
-// listenAt listens at host:port or unix:///path. It replaces a socket file without
-// a listener.
-func listenAt(ctx context.Context, address string) (net.Listener, error) {
-	var listen net.ListenConfig
-	path, isUnix := strings.CutPrefix(address, "unix://")
-	if !isUnix {
-		l, err := listen.Listen(ctx, "tcp", address)
-		if err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
-		}
-		return l, nil
-	}
-
-	if folder := filepath.Dir(path); !isFolder(folder) {
-		return nil, fmt.Errorf(
-			"listen: the folder %s does not exist: create it, or set listen to another address", folder)
-	}
-
-	// A process that was killed has left its socket file, at which nobody answers.
-	if conn, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf(
-			"listen: another process listens at %s: stop it, or set listen to another address", path), conn.Close())
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("listen: replace the old socket: %w", err)
-	}
-
-	l, err := listen.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	// Envoy often runs as another user of the same group.
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
-	}
-	return l, nil
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

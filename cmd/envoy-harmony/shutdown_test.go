@@ -43,7 +43,7 @@ func TestShutdownDoesNotWaitForWhatHangs(t *testing.T) {
 		<-release
 		return nil
 	}))
-	if s.listener, err = listenAt(t.Context(), "127.0.0.1:0"); err != nil {
+	if s.listener, err = listenAt(t.Context(), "listen", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()
