@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/health"
 )
 
 // Other users of the machine cannot connect to the filter's socket, whatever the
@@ -35,7 +34,9 @@ func TestSocketIsNotForOthers(t *testing.T) {
 // The admin port answers questions and changes nothing: there are no other paths, such
 // as a profiler, and no other methods.
 func TestAdminPortOnlyReads(t *testing.T) {
-	a, err := listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), health.NewServer(), nil, func() bool { return true })
+	ready := newReadiness()
+	ready.storeReached()
+	a, err := listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), ready, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

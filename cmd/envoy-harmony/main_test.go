@@ -158,6 +158,8 @@ func TestCommandLine(t *testing.T) {
 		{"busy rendering", nil, "render --listen " + busy, 1, "", "--listen: another process listens at " + busy},
 		{"busy admin of run", map[string]string{"ENVOY_BIN": "true"}, "run --engine vllm=http://a --admin " + busy, 1, "", "admin: another process listens at " + busy},
 		{"no own address", nil, "serve --engine vllm --listen 192.0.2.1:9002 --admin 127.0.0.1:0", 1, "", "listen: this machine has no address 192.0.2.1:9002: set listen to one of its own, or to 0.0.0.0:9002 for all"},
+		{"store without folder", nil, "serve --engine vllm --set store_url=sqlite:/nowhere/s.db", 1, "", "store_url: sqlite: the file cannot be opened or created, check that its folder exists and that this user may write there: open /nowhere/s.db"},
+		{"store that is a folder", nil, "serve --engine vllm --set store_url=sqlite:/proc", 1, "", "store_url: sqlite: the file cannot be opened or created"},
 		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
 		{"certificate missing", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:0 --set tls.cert_file=/nowhere/tls.crt --set tls.key_file=/nowhere/tls.key", 1, "", "tls.cert_file: there is no file /nowhere/tls.crt: put the certificate there"},
 		{"key missing", nil, "serve --engine vllm --set tls.cert_file=/nowhere/tls.crt", 1, "", "tls.key_file: is missing: set it to"},

@@ -7,14 +7,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
@@ -38,7 +36,7 @@ type service struct {
 	// The ext_proc port. tls is nil if Envoy connects without TLS.
 	listener net.Listener
 	grpc     *grpc.Server
-	health   *health.Server
+	ready    *readiness
 	tls      *certificates
 
 	// The port of WebSocket connections; nil: there is none.
@@ -50,10 +48,9 @@ type service struct {
 	otel    *openTelemetry
 
 	// The end. ended receives the results of the servers.
-	draining atomic.Bool
-	stopped  sync.Once
-	graces   graces
-	ended    chan error
+	stopped sync.Once
+	graces  graces
+	ended   chan error
 }
 
 // startService starts serving at Config.Listen and Config.Admin. ownEnvoy says that
@@ -68,15 +65,16 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 		return nil, fmt.Errorf("start OpenTelemetry: %w", err)
 	}
 
+	ready := newReadiness()
 	server, err := filter.New(cfg, filter.Options{
-		Log: log, OwnEnvoy: ownEnvoy, Version: thisBuild().version,
+		Log: log, StoreReached: ready.storeReached, OwnEnvoy: ownEnvoy, Version: thisBuild().version,
 		Metrics: registry, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the filter: %w", err), spans.close())
 	}
 	s := &service{
-		log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans,
+		log: log, filter: server, ready: ready, reloads: newReloads(registry, cfg), otel: spans,
 		// Room for all servers: they end even if nobody receives.
 		ended: make(chan error, serversOf(cfg)), graces: shutdownGraces,
 	}
@@ -91,8 +89,7 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	if s.sockets, err = listenSockets(ctx, cfg.WebSocket.Listen, server.Sockets()); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx), spans.close())
 	}
-	ready := func() bool { return !s.draining.Load() }
-	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), ready); err != nil {
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, ready, inspectorOf(cfg, server)); err != nil {
 		return nil, errors.Join(err, s.sockets.close(), s.listener.Close(), server.Close(ctx), spans.close())
 	}
 
@@ -148,6 +145,6 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 
 	s.grpc = grpc.NewServer(options...)
 	s.filter.Register(s.grpc)
-	healthv1.RegisterHealthServer(s.grpc, s.health)
+	healthv1.RegisterHealthServer(s.grpc, s.ready.envoy)
 	return nil
 }
