@@ -31,8 +31,8 @@ file, or when its terminal is closed, it drains on SIGHUP.
   envoy-harmony run --simulate
 
 A simulated engine is the program engine-sim, beside this one or in PATH.
-The Envoy binary is $ENVOY_BIN, .bin/envoy ("make envoy" downloads it), or
-envoy in PATH.`
+The Envoy binary is $ENVOY_BIN, .bin/envoy ("make envoy" downloads it) here or
+beside the folder of this program, or envoy in PATH.`
 
 // runOptions are the flags of the run command.
 type runOptions struct {
