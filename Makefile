@@ -81,12 +81,16 @@ help: ## list the targets
 			print line \
 		}' $(firstword $(MAKEFILE_LIST))
 
+# Builds packages into bin/. A build that has nothing of Go's cache compiles for two minutes: -v has a line for each
+# package, of which a terminal shows the last one.
+BUILD = go build -v -o bin/ $(1) 2>&1 | e2e/demo/progress.sh
+
 ##@ build
 
 .PHONY: build
 build: ## build the commands into bin/
-	@mkdir -p bin
-	go build -o bin/ ./cmd/...
+	@echo "Building the commands (two minutes the first time):"
+	@mkdir -p bin && $(call BUILD,./cmd/...)
 	@ls bin | sed 's|^|bin/|'
 
 .PHONY: generate
@@ -282,12 +286,10 @@ $(CLUSTER)/dns: tools/cluster/node/go.mod tools/cluster/node/go.sum tools/cluste
 
 ##@ try
 
-# A build that has nothing of Go's cache compiles for two minutes: -v has a line for each package,
-# of which a terminal shows the last one.
 .PHONY: demo
 demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulated engine
 	@echo "Building the filter, the engine and the demo (two minutes the first time):"
-	@mkdir -p bin && go build -v -o bin/ ./cmd/... ./e2e/demo 2>&1 | e2e/demo/progress.sh
+	@mkdir -p bin && $(call BUILD,./cmd/... ./e2e/demo)
 	@bin/demo
 
 ##@ test
@@ -296,9 +298,13 @@ demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulat
 # that on a machine that does other work.
 TEST_LIMIT ?= 20m
 
+# What the tests of PKG need: those of other packages start no Envoy and no Python.
+TEST_NEEDS = $(if $(filter ./... ./cmd% ./envoy% ./e2e%,$(PKG)),$(ENVOY)) \
+	$(if $(filter ./... ./cmd/... ./cmd/engine-sim% ./e2e%,$(PKG)),venv)
+
 .PHONY: test
-test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
-	go vet ./...
+test: $(TEST_NEEDS) ## run all tests (under 10 minutes on two cores), or those of PKG
+	go vet $(PKG)
 	go test -timeout $(TEST_LIMIT) $(PKG)
 
 # The clients of "make test-clients": names of e2e/clients/NAME.json joined with |;
@@ -389,7 +395,7 @@ test-dist: $(BIN)/cyclonedx-gomod ## make a release in two folders, compare and 
 	cd tools/release && go vet . && go test -count 1 -timeout 30m -skip '^TestImage' .
 
 .PHONY: race
-race: $(ENVOY) venv ## run all tests with the race detector, those of the stores with real servers too (nightly)
+race: $(TEST_NEEDS) ## run all tests with the race detector, those of the stores with real servers too (nightly)
 	@status=0; \
 	go test -race -timeout 90m $(PKG) || status=$$?; \
 	e2e/stores/run.sh -race || status=$$?; \

@@ -22,8 +22,9 @@ import (
 )
 
 // Find returns the path of the Envoy binary: ENVOY_BIN if getenv has it, or else
-// .bin/envoy (from "make envoy") in the working directory or one above it, or else
-// envoy in PATH. The error states how to provide one.
+// .bin/envoy (from "make envoy") in the working directory or one above it, or else one
+// beside this program or in .bin beside its folder, or else envoy in PATH. The error states
+// where it has looked, and how to provide one.
 func Find(getenv func(string) string) (string, error) {
 	if path := getenv("ENVOY_BIN"); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
@@ -32,24 +33,40 @@ func Find(getenv func(string) string) (string, error) {
 		return path, nil
 	}
 
-	// Before PATH: what make has fetched is tested, what the machine has may be too old.
-	// Tests and "go run" have a working directory below the one that make downloads to.
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find Envoy: %w", err)
 	}
-	for last := ""; dir != last; last, dir = dir, filepath.Dir(dir) {
-		path := filepath.Join(dir, ".bin", "envoy")
-		if _, err := exec.LookPath(path); err == nil {
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find Envoy: %w", err)
+	}
+	// A link in a folder of PATH leads to where the program was built.
+	if resolved, err := filepath.EvalSymlinks(program); err == nil {
+		program = resolved
+	}
+	return find(dir, filepath.Dir(program))
+}
+
+// find is Find without ENVOY_BIN, for a process in a directory, whose program is in a folder.
+func find(dir, folder string) (string, error) {
+	var places []string
+	// Before PATH: what make has fetched is tested, what the machine has may be too old.
+	// Tests and "go run" have a working directory below the one that make downloads to.
+	for above, last := dir, ""; above != last; last, above = above, filepath.Dir(above) {
+		places = append(places, filepath.Join(above, ".bin", "envoy"))
+	}
+	// "make build" writes to bin, and "make envoy" to .bin beside it.
+	places = append(places, filepath.Join(folder, "envoy"), filepath.Join(filepath.Dir(folder), ".bin", "envoy"), "envoy")
+
+	for _, place := range places {
+		if path, err := exec.LookPath(place); err == nil {
 			return path, nil
 		}
 	}
-
-	path, err := exec.LookPath("envoy")
-	if err != nil {
-		return "", errors.New("no Envoy was found: run make envoy, set ENVOY_BIN, or add envoy to PATH")
-	}
-	return path, nil
+	return "", fmt.Errorf("no Envoy was found: not in PATH, nor in .bin of %s and the folders above it, nor beside this "+
+		"program in %s and ../.bin: run make envoy in the source of envoy-harmony, set ENVOY_BIN to the program, or "+
+		"add it to PATH", dir, folder)
 }
 
 // LaunchOptions are the settings of an Envoy process.

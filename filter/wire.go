@@ -53,6 +53,9 @@ type Options struct {
 	// OwnEnvoy says that Envoy's configuration was made from the same
 	// configuration, so that keys that both depend on cannot change.
 	OwnEnvoy bool
+	// StoreReached is called once, when the store has answered for the first time: for most
+	// stores before New returns.
+	StoreReached func() // default: nothing is done
 
 	// OpenTelemetry: see docs/telemetry.md.
 	Tracers trace.TracerProvider // default: no spans are made
@@ -72,6 +75,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.NewID == nil {
 		o.NewID = randomID
+	}
+	if o.StoreReached == nil {
+		o.StoreReached = func() {}
 	}
 	if o.Random == nil {
 		o.Random = randomBits
@@ -225,7 +231,7 @@ func newDialects(cfg *config.Config) (map[string]engine.Dialect, error) {
 // Check returns what [New] finds wrong with a configuration that is valid in itself:
 // keys that do not fit each other once the command has added its own.
 func Check(cfg *config.Config) error {
-	var errs []error
+	errs := []error{config.CheckListeners(cfg.Listeners()...)}
 	for _, e := range cfg.Engines {
 		if len(e.Prefill) > 0 && cfg.Loopback == "" {
 			errs = append(errs, fmt.Errorf(
@@ -254,6 +260,7 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 
+	system := store.System(cfg.StoreURL)
 	opened, err := store.Open(ctx, cfg.StoreURL, store.Options{
 		ResponseTTL:   cfg.Responses.StoreTTL.Duration,
 		ResponseBytes: cfg.Responses.StoreBytes,
@@ -261,27 +268,62 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 		TextBytes:     cfg.Limits.KeptReasoningBytes,
 		Now:           s.o.Now,
 		CountDropped:  metrics.CountDropped,
+		Unreached: func(err error) {
+			s.o.Log.WithError(err).Warnf("the store (%s) cannot be reached: the start waits for it for %s", system, openTimeout)
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)
 	}
 
-	system := store.System(cfg.StoreURL)
-	if system != "" {
-		opened = store.WithBreaker(opened, store.BreakerOptions{Now: s.o.Now, Changed: func(hangs bool) {
-			metrics.StoreHangs(hangs)
-			if hangs {
-				s.o.Log.Warnf("the store (%s) does not answer: requests go on without it until it does", system)
-			} else {
-				s.o.Log.Infof("the store (%s) answers again", system)
-			}
-		}})
+	if system == "" {
+		s.o.StoreReached()
+	} else {
+		opened = store.WithBreaker(opened, store.BreakerOptions{
+			Now: s.o.Now, Contact: s.storeContact(system, metrics),
+			Changed: func(hangs bool) {
+				metrics.StoreHangs(hangs)
+				if hangs {
+					s.o.Log.Warnf("the store (%s) does not answer: requests go on without it until it does", system)
+				} else {
+					s.o.Log.Infof("the store (%s) answers again", system)
+				}
+			},
+		})
 	}
 
 	// The breaker is inside: what it refuses is observed and recorded too. So is what connections
 	// keep, which a recorded exchange needs to be made again.
 	opened = store.WithLocals(opened)
 	return record.Store(telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel)), nil
+}
+
+// storeContact returns what takes the results of the first accesses to the store. A store that
+// cannot be reached is logged once: what is wrong is most likely its URL, and nobody would look
+// for it before the first request that needs the store.
+func (s *Server) storeContact(system string, metrics *telemetry.Metrics) func(reached bool, err error) {
+	said := false
+	return func(reached bool, err error) {
+		if err != nil {
+			metrics.StoreFailed(string(store.OpPutTexts))
+		}
+
+		log := s.o.Log.WithError(err)
+		switch {
+		case reached && err != nil:
+			log.Errorf("the store (%s) answers and takes no writes: requests that store something get a 503. Check "+
+				"that store_url names a primary, whether the server is full, and what its user may do", system)
+		case !reached && !said:
+			log.Errorf("the store (%s) cannot be reached: this process is not ready until it answers; requests that "+
+				"need it get a 503, all others go on. Check store_url and that the server runs", system)
+			said = true
+		case reached && said:
+			s.o.Log.Infof("the store (%s) answers: this process is ready", system)
+		}
+		if reached {
+			s.o.StoreReached()
+		}
+	}
 }
 
 // newRunEnv is what all runs of a generation share.

@@ -143,6 +143,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 func serve(ctx context.Context, address string, engine http.Handler, stdout io.Writer) error {
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listening: %w: stop the process that listens there (ss -ltnp names it), or choose another "+
+			"port with --listen", err)
+	}
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"google.golang.org/grpc/health"
 )
 
 // admin is the HTTP server for metrics and health checks. It also answers gRPC
@@ -23,14 +21,13 @@ type admin struct {
 // listenAdmin listens at an address. GET /metrics returns Prometheus metrics, with
 // exemplars for scrapers that accept OpenMetrics,
 // /healthz reports that the process runs, and /readyz whether it accepts new
-// requests. GET / lists them. gRPC health checks are those of h. inspector serves /inspector/; nil: nothing does.
-func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server,
-	inspector http.Handler, ready func() bool,
+// requests. GET / lists them. gRPC health checks report the same. inspector serves /inspector/; nil: nothing does.
+func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, ready *readiness,
+	inspector http.Handler,
 ) (*admin, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
+	l, err := listenAt(ctx, "admin", address)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, err
 	}
 
 	mux := http.NewServeMux()
@@ -39,8 +36,8 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	// A process that drains is well: Kubernetes must not restart it while its requests end.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready() {
-			http.Error(w, "draining", http.StatusServiceUnavailable)
+		if missing := ready.missing(); missing != "" {
+			http.Error(w, missing, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
@@ -58,7 +55,7 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 	}
 
 	// Kubernetes asks for health by gRPC on this port too, without TLS.
-	return &admin{l, newHTTPServer(withHealth(mux, h))}, nil
+	return &admin{l, newHTTPServer(withHealth(mux, ready.pod))}, nil
 }
 
 // indexPage lists the pages of the admin port. Its links are relative: a proxy, such as that

@@ -11,14 +11,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/health"
 )
 
 // Other users of the machine cannot connect to the filter's socket, whatever the
 // process's umask is.
 func TestSocketIsNotForOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "filter.sock")
-	l, err := listenAt(t.Context(), "unix://"+path)
+	l, err := listenAt(t.Context(), "listen", "unix://"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +34,9 @@ func TestSocketIsNotForOthers(t *testing.T) {
 // The admin port answers questions and changes nothing: there are no other paths, such
 // as a profiler, and no other methods.
 func TestAdminPortOnlyReads(t *testing.T) {
-	a, err := listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), health.NewServer(), nil, func() bool { return true })
+	ready := newReadiness()
+	ready.storeReached()
+	a, err := listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), ready, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,8 +84,8 @@ tools: {servers: [{label: a, url: "https://a", headers: {X: "${UNSET_VARIABLE}"}
 		}
 	}
 	for text, want := range map[string]string{
-		"engines: [": "read YAML",
-		"a: 1\na: 2": `key "a" already set`,
+		"engines: [": "line 1: a value is missing behind a bracket",
+		"a: 1\na: 2": `line 2: the key "a" is there twice`,
 	} {
 		if exit, _, stderr := check(t, text, nil); exit != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit status %d, %s", text, exit, stderr)

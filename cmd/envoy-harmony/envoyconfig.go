@@ -49,6 +49,9 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	if err := errors.Join(filter.apply(&o, cfg.TLS), loopback.apply(&o, cfg)); err != nil {
 		return err
 	}
+	if err := checkListeners(o); err != nil {
+		return err
+	}
 
 	text, err := envoy.Bootstrap(o)
 	if err != nil {
@@ -200,4 +203,17 @@ func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	// Envoy's limit is longer than the filter's, whose errors are more precise.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute
 	return o
+}
+
+// checkListeners returns an error if Envoy would listen at one address twice, or at one of the
+// filter's.
+func checkListeners(o envoy.Options) error {
+	return config.CheckListeners(
+		config.Listener{Key: "--listen", Address: o.Listen},
+		config.Listener{Key: "--envoy-admin", Address: o.Admin},
+		config.Listener{Key: "loopback", Address: o.Loopback},
+		// Envoy connects to these, maybe on another machine.
+		config.Listener{Key: "listen", Address: o.ExtProc, Elsewhere: true},
+		config.Listener{Key: "websocket.listen", Address: o.WebSocket, Elsewhere: true},
+	)
 }

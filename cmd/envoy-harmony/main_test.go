@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -54,6 +55,12 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(file, []byte("engines: [{kind: sglang, urls: [http://file:1]}]\ndate: nope\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy := taken.Addr().String()
 	failing := filepath.Join(dir, "envoy")
 	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho failure in the log\nexit 3\n"), 0o700); err != nil { //nolint:gosec // it is executed
 		t.Fatal(err)
@@ -138,6 +145,21 @@ func TestCommandLine(t *testing.T) {
 		{"bad header", nil, "ask --header x Hello", 2, "", "write NAME=VALUE"},
 		{"nobody to ask", nil, "ask --url http://127.0.0.1:1/v1 Hello", 1, "", "ask: no answer"},
 		{"no folder", nil, "serve --engine vllm --listen unix:///nowhere/filter.sock", 1, "", "listen: the folder /nowhere does not exist: create it, or set listen to another address"},
+		{"port", nil, "check --engine vllm --listen 127.0.0.1:99999", 1, "", `listen: "127.0.0.1:99999": the port must be a number from 0 to 65535`},
+		{"one address", nil, "check --engine vllm --listen 127.0.0.1:9500 --admin localhost:9500", 1, "", "admin: localhost:9500 is taken by listen (127.0.0.1:9500): set one of them to another port or path"},
+		{"address of the default", nil, "check --engine vllm --listen :9003", 1, "", "admin: 127.0.0.1:9003 is taken by listen (:9003)"},
+		{"address of the default in serve", nil, "serve --engine vllm --listen :9003", 1, "", "admin: 127.0.0.1:9003 is taken by listen (:9003)"},
+		{"address of Envoy", nil, "envoy-config --engine vllm=http://a --listen 0.0.0.0:9901", 1, "", "--envoy-admin: 127.0.0.1:9901 is taken by --listen (0.0.0.0:9901)"},
+		{"address of the loopback", nil, "envoy-config --engine vllm=http://a --set loopback=127.0.0.1:10000", 1, "", "loopback: 127.0.0.1:10000 is taken by --listen"},
+		{"address of the loopback in run", map[string]string{"ENVOY_BIN": "true"}, "run --engine vllm=http://a --set loopback=127.0.0.1:10000", 1, "", "loopback: 127.0.0.1:10000 is taken by --listen"},
+		{"busy", nil, "serve --engine vllm --listen " + busy + " --admin 127.0.0.1:0", 1, "", "listen: another process listens at " + busy + ": stop it (ss -ltnp names it), or set listen to another port"},
+		{"busy admin", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin " + busy, 1, "", "admin: another process listens at " + busy + ": stop it (ss -ltnp names it), or set admin to another port"},
+		{"busy sockets", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:0 --set loopback=unix:///l --set websocket.listen=" + busy, 1, "", "websocket.listen: another process listens at " + busy},
+		{"busy rendering", nil, "render --listen " + busy, 1, "", "--listen: another process listens at " + busy},
+		{"busy admin of run", map[string]string{"ENVOY_BIN": "true"}, "run --engine vllm=http://a --admin " + busy, 1, "", "admin: another process listens at " + busy},
+		{"no own address", nil, "serve --engine vllm --listen 192.0.2.1:9002 --admin 127.0.0.1:0", 1, "", "listen: this machine has no address 192.0.2.1:9002: set listen to one of its own, or to 0.0.0.0:9002 for all"},
+		{"store without folder", nil, "serve --engine vllm --set store_url=sqlite:/nowhere/s.db", 1, "", "store_url: sqlite: the file cannot be opened or created, check that its folder exists and that this user may write there: open /nowhere/s.db"},
+		{"store that is a folder", nil, "serve --engine vllm --set store_url=sqlite:/proc", 1, "", "store_url: sqlite: the file cannot be opened or created"},
 		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
 		{"certificate missing", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:0 --set tls.cert_file=/nowhere/tls.crt --set tls.key_file=/nowhere/tls.key", 1, "", "tls.cert_file: there is no file /nowhere/tls.crt: put the certificate there"},
 		{"key missing", nil, "serve --engine vllm --set tls.cert_file=/nowhere/tls.crt", 1, "", "tls.key_file: is missing: set it to"},

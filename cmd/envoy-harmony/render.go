@@ -59,7 +59,7 @@ func renderCommand(ctx context.Context, p program, args []string) error {
 		return fmt.Errorf("make the render service: %w", err)
 	}
 
-	listener, err := listenAt(ctx, *address)
+	listener, err := listenAt(ctx, "--listen", *address)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,35 @@ func (f fields) text(name string) string {
 	if !ok {
 		return ""
 	}
-	return oneLine(fmt.Sprint(value))
+	return oneLine(plain(reflect.ValueOf(value)))
+}
+
+// plain writes a value for people: a list as a, b and a mapping as a 1, b 2.
+func plain(value reflect.Value) string {
+	if !value.IsValid() {
+		return ""
+	}
+	// An error, or a duration, is a list or a number that has a text of its own.
+	switch value.Interface().(type) {
+	case error, fmt.Stringer:
+		return fmt.Sprint(value.Interface())
+	}
+
+	var parts []string
+	switch value.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range value.Len() {
+			parts = append(parts, plain(value.Index(i)))
+		}
+	case reflect.Map:
+		for _, key := range value.MapKeys() {
+			parts = append(parts, plain(key)+" "+plain(value.MapIndex(key)))
+		}
+		slices.Sort(parts)
+	default:
+		return fmt.Sprint(value.Interface())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // number returns a field that is a number; 0: there is none.
@@ -132,6 +161,10 @@ func (f fields) notes() string {
 	// The other reasons are what a client wants.
 	if f.text("finish") == "length" {
 		notes = append(notes, "ended by its length")
+	}
+	// Some are sentences, whose full stop the semicolon replaces.
+	for i := range notes {
+		notes[i] = strings.TrimSuffix(notes[i], ".")
 	}
 	return strings.Join(notes, "; ")
 }

@@ -34,13 +34,16 @@ func TestRows(t *testing.T) {
 		{"refused", request, logrus.InfoLevel, logrus.Fields{
 			"api": "chat", "outcome": "rejected", "status": 400, "seconds": 0.01, "model": "m", "error": "No.",
 			"cause": "engine status 400: …must be…", "prompt_tokens": 8,
-		}, "10:17:02  chat       400       10 ms  m  8 → 0 tokens  No.; engine status 400: …must be…; (all of it: --set log.content=true --log-level debug)\n"},
+		}, "10:17:02  chat       400       10 ms  m  8 → 0 tokens  No; engine status 400: …must be…; (all of it: --set log.content=true --log-level debug)\n"},
 		{"canceled, repaired", request, logrus.InfoLevel, logrus.Fields{
-			"api": "messages", "outcome": "canceled", "seconds": 0.0, "model": "m", "repairs": map[string]int{"a": 1}, "retries": 2, "finish": "length",
-		}, "10:17:02  messages   200        0 ms  m  canceled; retries 2; repairs map[a:1]; ended by its length\n"},
+			"api": "messages", "outcome": "canceled", "seconds": 0.0, "model": "m", "repairs": map[string]int{"b_c": 2, "a": 1}, "retries": 2, "finish": "length",
+		}, "10:17:02  messages   200        0 ms  m  canceled; retries 2; repairs a 1, b_c 2; ended by its length\n"},
 		{"no model", request, logrus.InfoLevel, logrus.Fields{"api": "models", "outcome": "ok", "seconds": 0.002, "model": ""}, "10:17:02  models     200        2 ms\n"},
 		{"a line", "started", logrus.InfoLevel, logrus.Fields{"listen": "a:1", "admin": "b:2"}, "10:17:02  started  admin=b:2  listen=a:1\n"},
 		{"an error first", "failed", logrus.ErrorLevel, logrus.Fields{"file": "f", "error": errors.New("one\ntwo")}, "10:17:02  failed: one two  file=f\n"},
+		{"lists and mappings", "reloaded", logrus.InfoLevel, logrus.Fields{
+			"changed": []string{"date", "log.level"}, "of": map[string][]int{"a": {1, 2}}, "none": nil, "took": 2 * time.Second, "all": [][]byte{},
+		}, "10:17:02  reloaded  all=  changed=date, log.level  none=  of=a 1, 2  took=2s\n"},
 		{"of Envoy", "said", logrus.WarnLevel, logrus.Fields{"from": "envoy"}, "10:17:02  envoy: said\n"},
 		{"hostile", "x\n\x1b[2J", logrus.InfoLevel, logrus.Fields{"name": "\r\x07"}, "10:17:02  x ␛[2J  name=␍␇\n"},
 	} {

@@ -31,8 +31,8 @@ file, or when its terminal is closed, it drains on SIGHUP.
   envoy-harmony run --simulate
 
 A simulated engine is the program engine-sim, beside this one or in PATH.
-The Envoy binary is $ENVOY_BIN, .bin/envoy ("make envoy" downloads it), or
-envoy in PATH.`
+The Envoy binary is $ENVOY_BIN, .bin/envoy ("make envoy" downloads it) here or
+beside the folder of this program, or envoy in PATH.`
 
 // runOptions are the flags of the run command.
 type runOptions struct {
@@ -214,7 +214,11 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 		return nil, errors.New(
 			"loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
 	}
-	return envoy.Bootstrap(forConfig(o.envoy, cfg))
+	options := forConfig(o.envoy, cfg)
+	if err := checkListeners(options); err != nil {
+		return nil, err
+	}
+	return envoy.Bootstrap(options)
 }
 
 // addressOf returns what sets the address that an error of [envoy.ErrAddressInUse] names.

@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
@@ -41,7 +36,7 @@ type service struct {
 	// The ext_proc port. tls is nil if Envoy connects without TLS.
 	listener net.Listener
 	grpc     *grpc.Server
-	health   *health.Server
+	ready    *readiness
 	tls      *certificates
 
 	// The port of WebSocket connections; nil: there is none.
@@ -53,10 +48,9 @@ type service struct {
 	otel    *openTelemetry
 
 	// The end. ended receives the results of the servers.
-	draining atomic.Bool
-	stopped  sync.Once
-	graces   graces
-	ended    chan error
+	stopped sync.Once
+	graces  graces
+	ended   chan error
 }
 
 // startService starts serving at Config.Listen and Config.Admin. ownEnvoy says that
@@ -71,15 +65,16 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 		return nil, fmt.Errorf("start OpenTelemetry: %w", err)
 	}
 
+	ready := newReadiness()
 	server, err := filter.New(cfg, filter.Options{
-		Log: log, OwnEnvoy: ownEnvoy, Version: thisBuild().version,
+		Log: log, StoreReached: ready.storeReached, OwnEnvoy: ownEnvoy, Version: thisBuild().version,
 		Metrics: registry, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the filter: %w", err), spans.close())
 	}
 	s := &service{
-		log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans,
+		log: log, filter: server, ready: ready, reloads: newReloads(registry, cfg), otel: spans,
 		// Room for all servers: they end even if nobody receives.
 		ended: make(chan error, serversOf(cfg)), graces: shutdownGraces,
 	}
@@ -88,14 +83,13 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	if err := s.newGRPC(cfg, registry); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
-	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
+	if s.listener, err = listenAt(ctx, "listen", cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
 	if s.sockets, err = listenSockets(ctx, cfg.WebSocket.Listen, server.Sockets()); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx), spans.close())
 	}
-	ready := func() bool { return !s.draining.Load() }
-	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), ready); err != nil {
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, ready, inspectorOf(cfg, server)); err != nil {
 		return nil, errors.Join(err, s.sockets.close(), s.listener.Close(), server.Close(ctx), spans.close())
 	}
 
@@ -151,49 +145,6 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 
 	s.grpc = grpc.NewServer(options...)
 	s.filter.Register(s.grpc)
-	healthv1.RegisterHealthServer(s.grpc, s.health)
+	healthv1.RegisterHealthServer(s.grpc, s.ready.envoy)
 	return nil
-}
-
-// listenAt listens at host:port or unix:///path. It replaces a socket file without
-// a listener.
-func listenAt(ctx context.Context, address string) (net.Listener, error) {
-	var listen net.ListenConfig
-	path, isUnix := strings.CutPrefix(address, "unix://")
-	if !isUnix {
-		l, err := listen.Listen(ctx, "tcp", address)
-		if err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
-		}
-		return l, nil
-	}
-
-	if folder := filepath.Dir(path); !isFolder(folder) {
-		return nil, fmt.Errorf(
-			"listen: the folder %s does not exist: create it, or set listen to another address", folder)
-	}
-
-	// A process that was killed has left its socket file, at which nobody answers.
-	if conn, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf(
-			"listen: another process listens at %s: stop it, or set listen to another address", path), conn.Close())
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("listen: replace the old socket: %w", err)
-	}
-
-	l, err := listen.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	// Envoy often runs as another user of the same group.
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
-	}
-	return l, nil
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

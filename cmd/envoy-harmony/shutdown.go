@@ -20,8 +20,7 @@ var shutdownGraces = graces{5 * time.Second, 5 * time.Second, 30 * time.Second}
 // that they end with an error.
 func (s *service) drain() {
 	cfg := s.filter.Config()
-	s.draining.Store(true)
-	setDraining(s.health)
+	s.ready.drain()
 	time.Sleep(cfg.DrainDelay.Duration)
 
 	s.filter.Drain()

@@ -20,7 +20,7 @@ import (
 // even the end of its stream, does not keep the process alive.
 func TestShutdownDoesNotWaitForWhatHangs(t *testing.T) {
 	log, logged := logtest.NewNullLogger()
-	s := &service{log: log, health: newHealth(), ended: make(chan error, 2), graces: graces{time.Millisecond, time.Millisecond, time.Minute}}
+	s := &service{log: log, ready: newReadiness(), ended: make(chan error, 2), graces: graces{time.Millisecond, time.Millisecond, time.Minute}}
 	cfg := config.Defaults()
 	cfg.Engines = []config.Engine{{Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}}}
 	cfg.DrainTimeout.Duration = time.Millisecond
@@ -34,7 +34,7 @@ func TestShutdownDoesNotWaitForWhatHangs(t *testing.T) {
 	if s.otel, err = startOpenTelemetry(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
-	if s.admin, err = listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), s.health, nil, func() bool { return true }); err != nil {
+	if s.admin, err = listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), s.ready, nil); err != nil {
 		t.Fatal(err)
 	}
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -43,7 +43,7 @@ func TestShutdownDoesNotWaitForWhatHangs(t *testing.T) {
 		<-release
 		return nil
 	}))
-	if s.listener, err = listenAt(t.Context(), "127.0.0.1:0"); err != nil {
+	if s.listener, err = listenAt(t.Context(), "listen", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()

@@ -23,9 +23,9 @@ func listenSockets(ctx context.Context, address string, handler http.Handler) (*
 	if address == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	l, err := listenAt(ctx, address)
+	l, err := listenAt(ctx, "websocket.listen", address)
 	if err != nil {
-		return nil, fmt.Errorf("websocket.listen: %w", err)
+		return nil, err
 	}
 	return &sockets{l, &http.Server{Handler: handler, ReadHeaderTimeout: upgradeTimeout}}, nil
 }

@@ -3,11 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -246,7 +245,7 @@ func (e *Engine) checkPrefill(path string) (errs faults) {
 		switch {
 		case !room && p.BootstrapPort != 0:
 			errs.add("%s.prefill[%d].bootstrap_port: is for SGLang only; leave it out", path, j)
-		case p.BootstrapPort < 0 || p.BootstrapPort > 65535:
+		case p.BootstrapPort < 0 || p.BootstrapPort > math.MaxUint16:
 			errs.add("%s.prefill[%d].bootstrap_port: %d is no port", path, j, p.BootstrapPort)
 		}
 	}
@@ -275,6 +274,8 @@ func checkURL(raw string) error {
 		return fmt.Errorf("%q: the scheme must be http or https", raw)
 	case u.Hostname() == "":
 		return fmt.Errorf("%q: the host is missing; write http://host:port", raw)
+	case !fitsPort(u):
+		return fmt.Errorf("%q: the port must be a number from 1 to 65535", raw)
 	// Envoy's clusters have addresses only.
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return fmt.Errorf("%q: write scheme, host and port only", raw)
@@ -425,55 +426,4 @@ func (c *Config) checkCoalescing() faults {
 		return nil
 	}
 	return fault("loopback_coalescing: must be at most %v, not %v", maxCoalescing, c.LoopbackCoalescing)
-}
-
-func (c *Config) checkAddresses() (errs faults) {
-	errs = append(errs, checkAddress("listen", c.Listen)...)
-	if c.Loopback != "" {
-		errs = append(errs, checkLoopback(c.Loopback)...)
-	}
-	if c.WebSocket.Listen != "" {
-		errs = append(errs, checkAddress("websocket.listen", c.WebSocket.Listen)...)
-	}
-
-	// Without an address each command has a default of its own.
-	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
-		errs.add("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin)
-	}
-	return errs
-}
-
-// checkLoopback rejects an address that other hosts can reach: the listener leads to
-// the engines without authentication.
-func checkLoopback(loopback string) faults {
-	address, secured := strings.CutPrefix(loopback, schemeTLS)
-	if !secured && strings.HasPrefix(address, "unix://") {
-		return checkAddress("loopback", address)
-	}
-
-	// Envoy listens there: an address that stands for all of a host's would open the engines to
-	// everybody.
-	host, port, _ := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	everywhere := host == "" || ip != nil && ip.IsUnspecified()
-	if n, err := strconv.ParseUint(port, 10, 16); everywhere || n == 0 || err != nil {
-		return fault(
-			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
-				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody",
-			loopback)
-	}
-	return nil
-}
-
-// checkAddress wants host:port or unix:///path.
-func checkAddress(key, address string) faults {
-	// A relative path would depend on where the process is started, and Envoy is started elsewhere.
-	if path, ok := strings.CutPrefix(address, "unix://"); ok {
-		if !strings.HasPrefix(path, "/") {
-			return fault("%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)
-		}
-	} else if _, _, err := net.SplitHostPort(address); err != nil {
-		return fault("%s: %q: write host:port or unix:///path", key, address)
-	}
-	return nil
 }

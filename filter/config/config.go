@@ -561,9 +561,10 @@ func Parse(path string, text []byte) (*Config, error) { return Defaults().Parse(
 // Parse is [Parse] with c as the defaults, which it changes.
 func (c *Config) Parse(path string, text []byte) (*Config, error) {
 	err := readYAML(text, c, "")
+	var unread notYAML
 	switch {
-	case errors.Is(err, errYAML):
-		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	case errors.As(err, &unread):
+		return nil, unread.in(path)
 	case err != nil:
 		lines := newLines(text)
 		return c, located(err, func(key string) string {

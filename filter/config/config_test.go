@@ -134,7 +134,7 @@ func TestConfigErrors(t *testing.T) {
 	for _, tt := range []struct{ name, yaml, want string }{
 		{"unknown key", "limits: {max_body: 1}", "unknown key limits.max_body"},
 		{"unknown key in a list", "engines: [{kind: vllm, url: x}]", "unknown key engines[0].url"},
-		{"duplicate key", "date: utc\ndate: none", `key "date" already set`},
+		{"duplicate key", "date: utc\ndate: none", `the key "date" is there twice`},
 		{"no duration", "limits: {header_hold: 2}", "limits.header_hold: want a number with its unit, such as 2s, found 2"},
 		{"duration without unit", "tools: {call_timeout: '30'}", "tools.call_timeout: want a number with its unit, such as 2s, found text"},
 		{"wrong type", "limits: {max_tools: many}", "limits.max_tools: want a whole number, found text"},

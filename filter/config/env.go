@@ -80,7 +80,12 @@ func (c *Config) Set(key, value string) error {
 	if value == "" {
 		return fmt.Errorf("%s: the value is missing", key)
 	}
-	return readYAML([]byte(value), field.Addr().Interface(), key)
+
+	err := readYAML([]byte(value), field.Addr().Interface(), key)
+	if unread := (notYAML{}); errors.As(err, &unread) {
+		return fmt.Errorf("%s: the value is no YAML: %w", key, err)
+	}
+	return err
 }
 
 // splitList cuts a comma-separated list and drops its empty entries.

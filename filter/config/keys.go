@@ -25,23 +25,20 @@ import (
 // fault by its path, which begins with path.
 func readYAML(text []byte, v any, path string) error {
 	// An error if a key is repeated.
-	text, err := yaml.YAMLToJSONStrict(text)
+	tidy, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errYAML, err)
+		return explainYAML(text, err)
 	}
 
 	// A number stays as it is written: a float would lose digits of large ones.
-	in := json.NewDecoder(bytes.NewReader(text))
+	in := json.NewDecoder(bytes.NewReader(tidy))
 	in.UseNumber()
 	var tree any
 	if err := in.Decode(&tree); err != nil {
-		return fmt.Errorf("%w: %w", errYAML, err)
+		return explainYAML(text, err)
 	}
 	return errors.Join(assign(reflect.ValueOf(v).Elem(), tree, path)...)
 }
-
-// errYAML is the error for a text that is not YAML, or has a key twice.
-var errYAML = errors.New("read YAML")
 
 // assign sets a part of the configuration from a part of the tree.
 func assign(to reflect.Value, node any, path string) faults {

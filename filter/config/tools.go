@@ -344,6 +344,8 @@ func (s *ToolServer) checkRemote(bad func(key, format string, args ...any)) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		// Its query may hold a secret.
 		bad("url", "write it as https://host/path")
+	case !fitsPort(u):
+		bad("url", "the port must be a number from 1 to 65535")
 	case u.User != nil:
 		bad("url", "must not have a user or a password; use headers")
 	case u.Fragment != "":

@@ -31,6 +31,11 @@ type BreakerOptions struct {
 	// Changed is called when the store begins to hang and when it stops. It must
 	// not access the store. It may be nil.
 	Changed func(hangs bool)
+	// Contact is called with how each of the first accesses ended, which are made until one is
+	// answered: the first one before WithBreaker returns, then one a second. reached says that it
+	// is the last one. An error beside it is that of a store that answers and takes no writes. It
+	// must not access the store. nil: none of them is made.
+	Contact func(reached bool, err error)
 }
 
 // WithBreaker returns s with a circuit breaker. It is one of three reasons why a store that
@@ -68,6 +73,9 @@ func WithBreaker(s Store, o BreakerOptions) Store {
 	b := &breakerStore{inner: s, o: o, changed: make(chan struct{})}
 	b.Store = Intercept(s, b.intercept)
 	b.ctx, b.stop = context.WithCancel(context.Background())
+	if o.Contact != nil && !b.contact() {
+		b.running.Go(b.awaitContact)
+	}
 
 	// Last: from here on the store makes accesses of its own.
 	if own, ok := s.(interface{ Through(a Access) }); ok {
@@ -233,6 +241,36 @@ func (b *breakerStore) probe(answers <-chan struct{}) {
 		now := b.o.Now()
 		shown := b.judge(err, now.Sub(began))
 		b.update(func(breaker *breaker) { breaker.probed(shown, now) })
+	}
+}
+
+// contact makes a first access, and reports whether it was answered.
+func (b *breakerStore) contact() (reached bool) {
+	ctx, cancel := context.WithTimeout(b.ctx, accessTime)
+	defer cancel()
+
+	err := b.inner.PutTexts(ctx, "", map[string]string{probeName: "1"})
+	reached = Answered(err)
+	// A server that is full, or a copy, rejects writes. What reads has its use of it.
+	if !reached && ctx.Err() == nil {
+		_, readErr := b.inner.Texts(ctx, "", []string{probeName})
+		reached = Answered(readErr)
+	}
+	b.o.Contact(reached, err)
+	return reached
+}
+
+// awaitContact makes first accesses until one is answered, or the store is closed.
+func (b *breakerStore) awaitContact() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-time.After(breakerPause):
+		}
+		if b.contact() {
+			return
+		}
 	}
 }
 

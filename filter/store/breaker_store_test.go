@@ -379,3 +379,39 @@ func TestBreakerStoreClosed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// noWrites is a store that takes no writes, as a copy or a full server does.
+type noWrites struct{ store.Store }
+
+var errReadOnly = errors.New("READONLY")
+
+func (noWrites) PutTexts(context.Context, string, map[string]string) error { return errReadOnly }
+
+// Until a store has answered once, each try is told. One that only reads has answered.
+func TestBreakerContact(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sick := &sickStore{Store: noWrites{store.NewMemory(testOptions)}}
+		sick.fails.Store(true)
+		type contact struct {
+			reached bool
+			err     error
+		}
+		var contacts []contact
+		protected := store.WithBreaker(sick, store.BreakerOptions{Contact: func(reached bool, err error) { contacts = append(contacts, contact{reached, err}) }})
+		if len(contacts) != 1 || contacts[0].reached || contacts[0].err == nil {
+			t.Errorf("before WithBreaker returns: %v", contacts)
+		}
+
+		time.Sleep(2500 * time.Millisecond)
+		sick.fails.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(contacts) != 4 || contacts[2].reached || !contacts[3].reached || !errors.Is(contacts[3].err, errReadOnly) {
+			t.Errorf("all tries: %v", contacts)
+		}
+		if err := protected.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

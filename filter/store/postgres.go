@@ -46,8 +46,9 @@ func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	s := &SQL{dialect: postgresDialect(), read: db, write: db, responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
-	if err := awaitPostgres(ctx, db); err != nil {
-		return nil, errors.Join(fmt.Errorf("postgres: connect to %s: %w", config.Host, err), db.Close())
+	if err := awaitPostgres(ctx, db, o.Unreached); err != nil {
+		return nil, errors.Join(fmt.Errorf(
+			"postgres: connect to %s: check the address, the user and that the server runs: %w", config.Host, err), db.Close())
 	}
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -91,13 +92,18 @@ func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err
 	return config, connections, nil
 }
 
-// awaitPostgres waits until the server can be reached and has started.
-func awaitPostgres(ctx context.Context, db *sql.DB) error {
+// awaitPostgres waits until the server can be reached and has started. unreached, which may be
+// nil, is called once if that is not so at first.
+func awaitPostgres(ctx context.Context, db *sql.DB, unreached func(error)) error {
 	for {
 		err := db.PingContext(ctx)
 		var refused *pgconn.PgError
 		if err == nil || errors.As(err, &refused) && refused.Code != "57P03" {
 			return err
+		}
+		if unreached != nil {
+			unreached(err)
+			unreached = nil
 		}
 
 		select {

@@ -117,9 +117,19 @@ func TestPostgresKill(t *testing.T) {
 // TestPostgresUnreachable opens a store whose server cannot be reached.
 func TestPostgresUnreachable(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err := store.Open(ctx, "postgres://user:secret@127.0.0.1:1/db", testOptions)
+	var unreached []string
+	o := testOptions
+	o.Unreached = func(err error) { unreached = append(unreached, err.Error()) }
+	_, err := store.Open(ctx, "postgres://user:secret@127.0.0.1:1/db", o)
+	// Once, however often it is tried, and before the end.
+	if len(unreached) != 1 || strings.Contains(unreached[0], "secret") {
+		t.Errorf("while the start waits: %q", unreached)
+	}
+	if err == nil || !strings.Contains(err.Error(), "check the address") {
+		t.Errorf("unreachable server: %v", err)
+	}
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("unreachable server: %v", err)
 	}

@@ -28,7 +28,8 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: the file cannot be opened or created, check that its folder exists: %w", err)
+		return nil, fmt.Errorf("sqlite: the file cannot be opened or created, check that its folder exists and that "+
+			"this user may write there: %w", err)
 	}
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)

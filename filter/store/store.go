@@ -319,4 +319,7 @@ type Options struct {
 	// CountDropped is called, in memory only, for each count of a budget that has to make
 	// room for another one. nil: nobody is told.
 	CountDropped func(budget string)
+	// Unreached is called, in PostgreSQL only, if [Open] has to wait for a server that cannot be
+	// reached yet. nil: nobody is told.
+	Unreached func(err error)
 }

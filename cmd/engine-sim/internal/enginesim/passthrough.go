@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"slices"
 )
 
 // This file answers requests that are not for gpt-oss, which the filter must pass
@@ -90,14 +91,25 @@ func (s *Sim) embeddings(w http.ResponseWriter, r *http.Request, rec *Record) {
 // otherModelChunks is the number of chunks in the stream of another model.
 const otherModelChunks = 20
 
+// otherModels are the names of models that are not gpt-oss. The lists of models do not have them.
+var otherModels = []string{"another-model", "some-other-model"}
+
 // otherModelChat is a chat completion of a model that is not gpt-oss. Directives of
-// Options and x-engine-sim apply, except faults.
+// Options and x-engine-sim apply, except faults. gpt-oss answers so too, where the filter is
+// told to keep out; a name that nobody serves is an error, as at vLLM.
 func (s *Sim) otherModelChat(w http.ResponseWriter, r *http.Request, rec *Record) {
 	var body struct {
 		Model  string `json:"model"`
 		Stream bool   `json:"stream"`
 	}
 	if !s.readJSON(w, r, rec, &body) {
+		return
+	}
+
+	// vLLM takes a request that names no model.
+	if body.Model != "" && !s.serves(body.Model) && !slices.Contains(otherModels, body.Model) {
+		unknown := unknownModel(body.Model)
+		writeJSON(w, unknown.status, appendError(nil, unknown))
 		return
 	}
 

@@ -517,8 +517,11 @@ func TestForeign(t *testing.T) {
 	}
 	for _, c := range []struct{ path, body, want string }{
 		{"/v1/embeddings", `{"model":"e","input":"x"}`, `"object":"embedding"`},
-		{"/v1/chat/completions", `{"model":"llama","stream":true}`, "word19"},
-		{"/v1/chat/completions", `{"model":"llama"}`, "another model"},
+		{"/v1/chat/completions", `{"model":"another-model","stream":true}`, "word19"},
+		{"/v1/chat/completions", `{"model":"another-model"}`, "another model"},
+		{"/v1/chat/completions", `{"model":"gpt-oss-20b"}`, "another model"}, // where the filter is off
+		{"/v1/chat/completions", `{"model":"gpt-os"}`, "The model `gpt-os` does not exist."},
+		{"/v1/chat/completions", `{"model":"gpt-os","stream":true}`, `"type":"NotFoundError","param":"model","code":404`},
 		{"/v1/nothing", `{}`, `{"detail":"Not Found"}`},
 	} {
 		resp, err := http.Post(url+c.path, "application/json", strings.NewReader(c.body))
@@ -529,7 +532,7 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%s: %s", c.path, got)
 		}
 	}
-	if n := len(s.Requests()); n != 5 {
+	if n := len(s.Requests()); n != 8 {
 		t.Errorf("%d records", n)
 	}
 }
