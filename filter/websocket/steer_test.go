@@ -219,7 +219,7 @@ func TestCancelBeforeTheSuccessor(t *testing.T) {
 	c.send(steerEvent)
 	c.until("response.incomplete")
 	c.send(`{"type":"response.cancel"}`)
-	c.send(`{"type":"read after the others"}`)
+	c.send(`{"type":"read after the others","stream_id":"another"}`)
 	c.until("error")
 	close(release)
 	if e := c.next(); e.Get("type").Str != "response.steer.failed" || e.Get("error.code").Str != successorFailed {
