@@ -109,8 +109,8 @@ const pieceBytes = 16 << 10
 
 var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
-// message is one that arrives. Its text is its reader's, and whoever drops it has it while that waits
-// for the client.
+// message is one that arrives. Its text is its reader's. While the reader waits for the client, the text
+// is that of a request that drops it.
 type message struct {
 	text []byte
 
