@@ -7,6 +7,7 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
 	"github.com/envoy-harmony/envoy-harmony/filter/websocket"
 )
@@ -68,4 +69,9 @@ func (s *Server) newSockets() *websocket.Server {
 type held struct{ extproc.Holding }
 
 // Receive implements [websocket.Memory].
-func (h held) Receive(drop func()) websocket.Arriving { return h.Holding.Receive(drop) }
+func (h held) Receive(drop func(err *apierror.Error)) websocket.Arriving {
+	return h.Holding.Receive(drop)
+}
+
+// Keep implements [websocket.Memory].
+func (h held) Keep(forget func(bytes int)) websocket.Kept { return h.Holding.Keep(forget) }

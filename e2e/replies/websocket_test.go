@@ -99,6 +99,34 @@ func (c socket) until(t *testing.T, kinds ...string) (e gjson.Result, text strin
 
 const asks = `{"type":"response.create","model":"gpt-oss-20b","store":false,"input":"NOTHINK\nSAY `
 
+// Each request has one last event, in the order of the requests: also one for a model that is not served here,
+// which over HTTP would go on to the upstream in several messages.
+func TestWebSocketAnswersOnce(t *testing.T) {
+	s := startSockets(t)
+	c := s.connect(t)
+	long := strings.Repeat("word ", 20_000)
+	for _, r := range []struct{ members, code string }{
+		{`"model":"another","input":"` + long + `"`, "model_not_found"},
+		{`"model":"gpt-oss-20b","previous_response_id":"resp_none","input":"x"`, "previous_response_not_found"},
+		{`"model":"gpt-oss-20b","input":"x","input":"y"`, ""},
+		{`"input":"x"`, ""},
+		{`"model":"gpt-oss-20b","generate":false,"input":[]`, "completed"},
+		{`"model":"another","input":"x"`, "model_not_found"},
+		{`"model":"gpt-oss-20b","input":"NOTHINK\nSAY fine"`, "completed"},
+	} {
+		for range 2 {
+			c.send(t, `{"type":"response.create","store":false,`+r.members+`}`)
+		}
+		for range 2 {
+			e, _ := c.until(t, "response.completed", "response.failed", "error")
+			if completed := e.Get("type").Str == "response.completed"; completed != (r.code == "completed") ||
+				!completed && e.Get("error.code").Str != r.code {
+				t.Errorf("%.80s: %.300s", r.members, e.Raw)
+			}
+		}
+	}
+}
+
 // A conversation over one connection, through Envoy: nothing of it is stored, and only this
 // connection goes on with it.
 func TestWebSocketConversation(t *testing.T) {

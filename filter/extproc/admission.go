@@ -18,6 +18,10 @@ const (
 	// is made of it. A part of the memory budget is for small requests only: one eighth.
 	smallBytes = madeOf * (64 << 10)
 	smallPart  = 8
+	// keptPart is the part of the memory budget that can be kept for requests to come: one
+	// quarter. What is kept lives long, and the garbage collector lets as much garbage stand
+	// beside it.
+	keptPart = 4
 	// leastRate is how fast a body has to arrive, in bytes a second, and slack is how
 	// far it may fall behind, before it counts as stalled. The same holds for what a
 	// client reads of a stored answer.
@@ -27,11 +31,14 @@ const (
 
 // memoryBudget bounds the memory that all requests take: their bodies, the stored items
 // that they bring in, what is made of both, and answers. It is taken before it is used.
-// Three rules keep requests from shutting each other out:
+// Four rules keep requests from shutting each other out:
 //
 //   - A part of it is for small requests only.
 //   - A party, such as a tenant, can take half of it.
-//   - Where there is no room, two kinds of requests make it. Stalled ones do for every
+//   - What is kept for requests to come makes room for every request, and is a part of the
+//     budget at most. The party that holds the most gives up first, and of it what was unused
+//     for longest.
+//   - Where there is no room after that, two kinds of requests make it. Stalled ones do for every
 //     other request: bodies that arrive too slowly, and stored answers whose clients do
 //     not read. Of bodies that are still arriving, the largest do for smaller requests.
 //     That of a party counts as large as everything that the party holds.
@@ -39,6 +46,7 @@ type memoryBudget struct {
 	limit int64
 	small int64 // of limit, for small requests only
 	party int64 // that one party can take
+	kept  int64 // of limit, for what is kept for requests to come
 	now   func() time.Time
 	held  *holdings
 }
@@ -51,6 +59,7 @@ func newMemoryBudget(l *config.Limits, now func() time.Time, held *holdings) mem
 		limit: l.MaxInflightBytes,
 		small: min(l.MaxInflightBytes/smallPart, l.MaxInflightBytes-one),
 		party: max(l.MaxInflightBytes/2, one),
+		kept:  l.MaxInflightBytes / keptPart,
 		now:   now, held: held,
 	}
 }
@@ -63,10 +72,15 @@ type holdings struct {
 	// yielding are the requests that may have to make room: whose bodies are still
 	// arriving, and whose stored answers are being read.
 	yielding map[*memoryShare]struct{}
+	// keepers are the shares of what is kept, and kept is what they hold.
+	keepers map[*memoryShare]struct{}
+	kept    int64
 }
 
 func newHoldings() *holdings {
-	return &holdings{parties: map[string]int64{}, yielding: map[*memoryShare]struct{}{}}
+	return &holdings{
+		parties: map[string]int64{}, yielding: map[*memoryShare]struct{}{}, keepers: map[*memoryShare]struct{}{},
+	}
 }
 
 // memoryShare is what one request has taken of the memory budget. It is safe for concurrent use:
@@ -76,9 +90,11 @@ type memoryShare struct {
 	budget *memoryBudget
 	party  string                // whose it is; "": of a party of its own
 	drop   func(*apierror.Error) // gives up the request that makes room
+	forget func(bytes int64)     // gives up so much of what is kept
 	bytes  int64
 	phase  sharePhase
 	behind time.Time       // when it counts as stalled, unless more arrives or is read
+	used   time.Time       // when what is kept was of use
 	closed *apierror.Error // why nothing more can be taken; nil: it can
 }
 
@@ -90,6 +106,7 @@ const (
 	shareArriving sharePhase = iota // its body arrives: it makes room if that stalls, or is the largest
 	shareWorking                    // something is made of it: it makes no room
 	shareReading                    // its client gets a stored answer: it makes room if that stalls
+	shareKept                       // nothing is made of it now: it makes room for every request
 )
 
 // open returns the share of a request whose body begins to arrive.
@@ -101,11 +118,33 @@ func (b *memoryBudget) open(party string, drop func(*apierror.Error)) *memorySha
 // them. The error is for the client.
 func (s *memoryShare) take(n int64) *apierror.Error {
 	// The victims are told without the lock: what they do returns memory.
-	dropped, err := s.takeLocked(n)
-	for _, d := range dropped {
-		d.drop(d.closed)
+	given, err := s.takeLocked(n)
+	for _, p := range given {
+		if p.victim.phase == shareKept {
+			p.victim.forget(p.bytes)
+		} else {
+			p.victim.drop(p.victim.closed)
+		}
 	}
 	return err
+}
+
+// keeps opens the share of what a party keeps for requests to come. forget is called to make room
+// for others, by one of those: it must not wait.
+func (b *memoryBudget) keeps(party string, forget func(bytes int64)) *memoryShare {
+	s := &memoryShare{budget: b, party: party, forget: forget, phase: shareKept, used: b.now()}
+	b.held.mu.Lock()
+	defer b.held.mu.Unlock()
+	b.held.keepers[s] = struct{}{}
+	return s
+}
+
+// use notes that what is kept is of use.
+func (s *memoryShare) use() {
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.used = s.budget.now()
 }
 
 // takeBytes is take as endpoints and runs have it.
@@ -149,7 +188,7 @@ func (s *memoryShare) reading() {
 	}
 }
 
-func (s *memoryShare) takeLocked(n int64) (dropped []*memoryShare, _ *apierror.Error) {
+func (s *memoryShare) takeLocked(n int64) (given []place, _ *apierror.Error) {
 	b, h := s.budget, s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,62 +204,80 @@ func (s *memoryShare) takeLocked(n int64) (dropped []*memoryShare, _ *apierror.E
 		return nil, tooLarge(b.party)
 	}
 
-	// The room for small requests stays free.
-	limit := b.limit
-	if s.bytes+n > smallBytes {
-		limit -= b.small
-	}
-
 	// Victims give up what they hold until there is room. If they do not hold enough, all keep
-	// it: nobody is given up in vain. Where the party is what has no room, only its own requests
-	// can make some.
+	// it: nobody is given up in vain.
 	now := b.now()
-	var places []place // of the victims
-	for full, party := h.bytes+n > limit, h.over(s, n); full || party; full, party = h.bytes+n > limit, h.over(s, n) {
-		victim, err := h.victim(s, n, now, party)
+	for missing, own := h.missing(s, n); missing > 0; missing, own = h.missing(s, n) {
+		victim, err := h.victim(s, n, now, own)
 		if victim == nil {
-			h.restore(places)
-			if party {
+			h.restore(given)
+			if own {
 				return nil, tooMuch()
 			}
 			return nil, overloaded()
 		}
 
-		places = append(places, place{victim, victim.bytes})
-		h.add(victim, -victim.bytes)
-		victim.closed = err
-		delete(h.yielding, victim)
-		dropped = append(dropped, victim)
+		p := place{victim, victim.bytes}
+		if victim.phase == shareKept {
+			p.bytes = min(victim.bytes, missing)
+		} else {
+			victim.closed = err
+			delete(h.yielding, victim)
+		}
+		h.add(victim, -p.bytes)
+		given = append(given, p)
 	}
 
 	h.add(s, n)
-	return dropped, nil
+	return given, nil
 }
 
-// place is what a victim has held.
+// place is what a victim gives up.
 type place struct {
 	victim *memoryShare
 	bytes  int64
 }
 
 // restore gives victims what they held: they would not make enough room.
-func (h *holdings) restore(places []place) {
-	for _, p := range places {
-		p.victim.closed = nil
-		h.yielding[p.victim] = struct{}{}
+func (h *holdings) restore(given []place) {
+	for _, p := range given {
 		h.add(p.victim, p.bytes)
+		if p.victim.phase != shareKept {
+			p.victim.closed = nil
+			h.yielding[p.victim] = struct{}{}
+		}
 	}
 }
 
-// over reports whether the party of a share would hold more than it may.
-func (h *holdings) over(s *memoryShare, n int64) bool {
-	return s.party != "" && h.parties[s.party]+n > s.budget.party
+// missing returns how many bytes have to be given up for n more of s. own says that only requests
+// of the same party can make this room, because it is what the party may take.
+func (h *holdings) missing(s *memoryShare, n int64) (bytes int64, own bool) {
+	b := s.budget
+	if over := h.parties[s.party] + n - b.party; s.party != "" && over > 0 {
+		return over, true
+	}
+
+	// The room for small requests stays free.
+	limit := b.limit
+	if s.bytes+n > smallBytes {
+		limit -= b.small
+	}
+	bytes = h.bytes + n - limit
+	if s.phase == shareKept {
+		bytes = max(bytes, h.kept+n-b.kept)
+	}
+	return bytes, false
 }
 
 // victim returns the request that makes room for n bytes more of s, with the error
 // that its client gets; nil: there is none. own says that it has to be one of the same
 // party.
 func (h *holdings) victim(s *memoryShare, n int64, now time.Time, own bool) (*memoryShare, *apierror.Error) {
+	// What is kept is worth less than any request, also to itself.
+	if keeper := h.keeper(s.party, own); keeper != nil || s.phase == shareKept {
+		return keeper, nil
+	}
+
 	var stalled, largest *memoryShare
 	for c := range h.yielding {
 		if c == s || c.bytes == 0 || own && c.party != s.party {
@@ -255,6 +312,21 @@ func (h *holdings) victim(s *memoryShare, n int64, now time.Time, own bool) (*me
 	return nil, nil
 }
 
+// keeper returns the share whose kept bytes make room first; nil: nothing is kept. own says that it
+// has to be of the party.
+func (h *holdings) keeper(party string, own bool) (first *memoryShare) {
+	for c := range h.keepers {
+		if c.bytes == 0 || own && c.party != party {
+			continue
+		}
+		// The heaviest party comes first, so that nobody pushes out what others keep.
+		if first == nil || h.weight(c) > h.weight(first) || h.weight(c) == h.weight(first) && c.used.Before(first.used) {
+			first = c
+		}
+	}
+	return first
+}
+
 // weight is what the party of a share holds.
 func (h *holdings) weight(s *memoryShare) int64 {
 	if s.party == "" {
@@ -267,6 +339,9 @@ func (h *holdings) weight(s *memoryShare) int64 {
 func (h *holdings) add(s *memoryShare, n int64) {
 	s.bytes += n
 	h.bytes += n
+	if s.phase == shareKept {
+		h.kept += n
+	}
 	if s.party == "" {
 		return
 	}
@@ -308,6 +383,7 @@ func (s *memoryShare) close() {
 	defer h.mu.Unlock()
 	h.add(s, -s.bytes)
 	delete(h.yielding, s)
+	delete(h.keepers, s)
 	if s.closed == nil {
 		s.closed = closedShare
 	}

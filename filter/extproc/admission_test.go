@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func TestBudget(t *testing.T) {
 			if err := connection.Take(30 * mib); err != nil {
 				b.t.Error(err)
 			}
-			message := connection.Receive(func() { b.dropped = append(b.dropped, "message") })
+			message := connection.Receive(func(*apierror.Error) { b.dropped = append(b.dropped, "message") })
 			message.GoesOn(1)
 			if err := message.Take(30 * mib); err != nil {
 				b.t.Error(err)
@@ -96,6 +97,51 @@ func TestBudget(t *testing.T) {
 			connection.Close()
 			if b.held.bytes != 55*mib {
 				b.t.Errorf("%d bytes are held", b.held.bytes)
+			}
+		},
+		"what is kept makes room for every request, no more than is needed": func(b *testBudget) {
+			forgets := func(name string) func(bytes int64) {
+				return func(bytes int64) { b.dropped = append(b.dropped, fmt.Sprintf("%s: %d", name, bytes/mib)) }
+			}
+			first, second, other := b.keeps("a", forgets("first")), b.keeps("a", forgets("second")), b.keeps("b", forgets("other"))
+			for i, k := range []*memoryShare{first, second, other} {
+				b.at = b.at.Add(time.Second)
+				k.use()
+				if err := k.take(int64(10-4*(i/2)) * mib); err != nil {
+					b.t.Error(err)
+				}
+			}
+
+			// A quarter can be kept. The party with the most gives up, and of it what was unused for longest.
+			b.at = b.at.Add(time.Second)
+			first.use()
+			if err := other.take(9 * mib); err != nil {
+				b.t.Error(err)
+			}
+			b.made("second: 3")
+
+			// It goes before bodies that are arriving, and is not closed.
+			b.upload("arriving", "c", 60*mib)
+			b.upload("arriving", "d", 30*mib)
+			b.made("second: 7", "other: 3")
+			if err := first.take(mib); err != nil {
+				b.t.Error(err)
+			}
+
+			// Where a party has no room, what others keep stays. What is kept takes no room of requests.
+			if err := b.upload("mine", "b", 5*mib).complete(); err != nil {
+				b.t.Error(err)
+			}
+			b.dropped = nil
+			if err := second.take(33 * mib); err == nil {
+				b.t.Error("more than a quarter is kept")
+			}
+			b.made()
+			for _, k := range []*memoryShare{first, second, other} {
+				k.close()
+			}
+			if b.held.kept != 0 || len(b.held.keepers) != 0 || b.held.bytes != 95*mib {
+				b.t.Errorf("%d bytes are kept, %d are held", b.held.kept, b.held.bytes)
 			}
 		},
 		"the largest body makes room for smaller ones": func(b *testBudget) {

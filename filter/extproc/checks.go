@@ -54,7 +54,7 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	for _, check := range headerChecks {
 		passes, err := check(x, m)
 		if err != nil {
-			x.SendError(err)
+			x.sendTooLarge(err, x.request.bodyless)
 			return
 		}
 		if passes {

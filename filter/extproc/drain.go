@@ -84,6 +84,8 @@ func (x *exchange) abort() {
 	switch x.phase {
 	case phaseCollect:
 		x.notCollected(false, shutDown())
+	case phaseLate:
+		x.SendError(x.request.late)
 	case phaseInflate:
 		x.notCollected(!x.request.trailers, shutDown())
 	case phaseHandle:

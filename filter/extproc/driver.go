@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
@@ -56,7 +57,8 @@ type Driver interface {
 	Go(work func())
 }
 
-// Interruptible is a [Driver] whose client can interrupt the reply and go on to read it.
+// Interruptible is a [Driver] whose client can interrupt the reply and go on to read it. It is no Envoy:
+// what is sent to it comes in pieces of any size.
 type Interruptible interface {
 	Driver
 	// Interruptible gets the function that interrupts the reply, before the first message. It
@@ -90,6 +92,8 @@ func (s *Server) Drive(d Driver) (err error) {
 	stackToServe(false)
 	x := newExchange(d, s)
 	if client, ok := d.(Interruptible); ok {
+		// No Envoy reads its messages: cut into pieces, an event would have to be copied together again.
+		x.to.most = math.MaxInt
 		client.Interruptible(func(why api.Interruption) { x.send(&interrupted{why}) })
 	}
 	defer s.telemetry.Metrics.StreamBegins()()

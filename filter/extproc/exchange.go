@@ -45,6 +45,8 @@ import (
 //	          inflate: the whole body has come, and it is compressed            inflate
 //	          passCollected: the model is another one, or the rollout excludes  relay
 //	          notCollected: too large, too slow, or dropped for other requests  answered, relay
+//	          sendTooLarge: too large, and not by far                           late
+//	late      dropBody: the body's end, or too much of it; a deadline           answered
 //	inflate   inflated: the body is decoded                                     handle
 //	          passCollected, notCollected, as in collect                        relay, answered
 //	handle    takeOutcome: a request                                            run, follow, answered
@@ -66,6 +68,7 @@ const (
 	phaseNew      phase = iota // nothing has been received
 	phaseRelay                 // not the filter's: everything is passed on
 	phaseCollect               // may be the filter's: the body is collected, its header reply withheld
+	phaseLate                  // it is too large: its rest is dropped, before the error is sent
 	phaseInflate               // the body is decoded, on another goroutine
 	phaseHandle                // the endpoint handles the request
 	phaseRun                   // a run makes the reply
@@ -223,6 +226,8 @@ func (x *exchange) Canceled(error) (goesOn bool) { return false }
 // Expire implements [run.Owner].
 func (x *exchange) Expire(name run.Timer) {
 	switch {
+	case name == run.TimerBody && x.phase == phaseLate:
+		x.SendError(x.request.late)
 	case name == run.TimerBody:
 		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "",
 			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
@@ -304,7 +309,7 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 			return errRequestHeaders
 		}
 	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
-		waits := x.phase == phaseCollect || x.phase == phaseInflate || x.phase == phaseHandle || x.phase == phaseRun
+		waits := x.phase == phaseCollect || x.phase == phaseLate || x.phase == phaseInflate || x.phase == phaseHandle || x.phase == phaseRun
 		if x.upstream == upstreamSilent && waits {
 			return errResponseHeaders
 		}

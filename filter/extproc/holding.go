@@ -25,6 +25,10 @@ func (s *Server) Hold(headers *extprocv3.ProcessingRequest) Holding {
 	return h
 }
 
+// Kept is what has been taken for something of the holding's owner that only requests to come can
+// use. It makes room for every request.
+type Kept struct{ share *memoryShare }
+
 // Take takes bytes, or returns them if they are less than 0. The error is for the client.
 func (h Holding) Take(bytes int) *apierror.Error { return h.share.takeBytes(bytes) }
 
@@ -32,9 +36,9 @@ func (h Holding) Take(bytes int) *apierror.Error { return h.share.takeBytes(byte
 func (h Holding) Close() { h.share.close() }
 
 // Receive opens the memory of what begins to arrive. drop is called if it has made room, by
-// another request, which must not wait for it.
-func (h Holding) Receive(drop func()) Arriving {
-	return Arriving{h.share.budget.open(h.share.party, func(*apierror.Error) { drop() })}
+// another request, which must not wait for it. The error is for the client.
+func (h Holding) Receive(drop func(err *apierror.Error)) Arriving {
+	return Arriving{h.share.budget.open(h.share.party, drop)}
 }
 
 // Take takes bytes. The error is for the client.
@@ -48,6 +52,21 @@ func (a Arriving) GoesOn(bytes int) { a.share.goesOn(int64(bytes)) }
 
 // Close returns everything.
 func (a Arriving) Close() { a.share.close() }
+
+// Keep opens the memory of what is kept. forget is called when so many bytes of it have made room,
+// by another request, which must not wait for it.
+func (h Holding) Keep(forget func(bytes int)) Kept {
+	return Kept{h.share.budget.keeps(h.share.party, func(bytes int64) { forget(int(bytes)) })}
+}
+
+// Take takes bytes, or returns them if they are less than 0. With an error there is no room.
+func (k Kept) Take(bytes int) *apierror.Error { return k.share.takeBytes(bytes) }
+
+// Use notes that what is kept is of use: what was unused for longest makes room first.
+func (k Kept) Use() { k.share.use() }
+
+// Close returns everything.
+func (k Kept) Close() { k.share.close() }
 
 // AddressOf are the attributes of a request that name its client's address, as Envoy sends them.
 func AddressOf(address string) map[string]*structpb.Struct {

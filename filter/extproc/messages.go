@@ -149,10 +149,14 @@ func (b *bodyMessages) next(p []byte, end bool) *bodyMessage {
 type sender struct {
 	out    []*extprocv3.ProcessingResponse
 	bodies bodyMessages
+	// most bounds the body bytes of a message.
+	most int
 }
 
 // newSender returns a sender with room for the messages of most events.
-func newSender() sender { return sender{out: make([]*extprocv3.ProcessingResponse, 0, 4)} }
+func newSender() sender {
+	return sender{out: make([]*extprocv3.ProcessingResponse, 0, 4), most: maxPiece}
+}
 
 // reset begins the handling of the next event: the messages have been sent.
 func (s *sender) reset() {
@@ -165,11 +169,11 @@ func (s *sender) add(m *extprocv3.ProcessingResponse) { s.out = append(s.out, m)
 // last is the message that was added last; there is one.
 func (s *sender) last() *extprocv3.ProcessingResponse { return s.out[len(s.out)-1] }
 
-// pieces adds body messages for p, in parts of at most maxPiece; an empty p is one
+// pieces adds body messages for p, in parts of at most s.most; an empty p is one
 // part. wrap sets their direction.
 func (s *sender) pieces(p []byte, end bool, wrap func(*bodyMessage)) {
 	for first := true; first || len(p) > 0; first = false {
-		n := min(len(p), maxPiece)
+		n := min(len(p), s.most)
 		m := s.bodies.next(p[:n], end && n == len(p))
 		wrap(m)
 		s.add(&m.message)

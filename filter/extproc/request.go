@@ -70,6 +70,9 @@ type bodyShape struct {
 
 	onDemand bool // Envoy sends only what is asked for
 	demanded bool // the body comes because it was asked for
+
+	late    *apierror.Error // with which the request is answered at the end of its body
+	dropped int64           // bytes of a body that are not kept
 }
 
 // requestLine is the first line of a request.
@@ -174,6 +177,8 @@ func (x *exchange) requestBody(b *extprocv3.HttpBody) {
 		x.relay(body, b.GetEndOfStream())
 	case phaseCollect:
 		x.collect(body, b.GetEndOfStream())
+	case phaseLate:
+		x.dropBody(len(body), b.GetEndOfStream())
 	}
 }
 
@@ -184,6 +189,8 @@ func (x *exchange) requestTrailers() {
 	case phaseCollect:
 		x.request.trailers = true
 		x.collected()
+	case phaseLate:
+		x.SendError(x.request.late)
 	}
 }
 
@@ -212,7 +219,7 @@ func (x *exchange) collect(p []byte, end bool) {
 				return
 			}
 			if r.length > limit {
-				x.SendError(bodyTooLarge(limit))
+				x.sendTooLarge(bodyTooLarge(limit), end)
 				return
 			}
 		}

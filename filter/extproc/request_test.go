@@ -60,7 +60,7 @@ func TestGzip(t *testing.T) {
 	})
 }
 
-// A length above the limit is refused before the body comes, unless the body may be for an
+// A length far above the limit is refused before the body comes, unless the body may be for an
 // upstream that is not known here.
 func TestLengthIsTooLarge(t *testing.T) {
 	t.Parallel()
@@ -73,12 +73,65 @@ func TestLengthIsTooLarge(t *testing.T) {
 			w.cfg.Limits.MaxBodyBytes, w.ownEnvoy = 30, true
 			change(w)
 		}, func(s *scripted) {
-			s.post("content-length=31")
+			s.post("content-length=61")
 			if name != "no other upstream" {
 				s.expect()
 				s.body(`{"model":"gpt-oss",`, false)
 			}
 			s.expectLike("immediate 413 The request body is larger than 30 bytes")
+		})
+	}
+}
+
+// A body that is too large, and not by far, is refused at its end: most clients do not read before. Nothing of
+// it is kept meanwhile.
+func TestTooLargeIsSaidAtTheEnd(t *testing.T) {
+	t.Parallel()
+	const begin, want = `{"model":"gpt-oss",`, "immediate 413 The request body is larger than 30 bytes"
+	for name, drive := range map[string]func(s *scripted){
+		"its length is known": func(s *scripted) {
+			s.post("content-length=59")
+			s.expect()
+			s.body(begin, false)
+			s.body(begin, false)
+			s.expect()
+			s.body("}", true)
+		},
+		"its length is not known": func(s *scripted) {
+			s.post()
+			s.body(begin, false)
+			s.body(begin, false)
+			s.expect()
+			s.body("}", true)
+		},
+		"it ends with trailers": func(s *scripted) {
+			s.post("content-length=31")
+			s.body(strings.Repeat(" ", 31), false)
+			s.expect()
+			s.trailers()
+		},
+		"it is longer than it said": func(s *scripted) {
+			s.post("content-length=31")
+			s.body(strings.Repeat(" ", 60), false)
+			s.expect()
+			s.body(" ", false)
+		},
+		"it does not come": func(s *scripted) {
+			s.post("content-length=31")
+			s.wait(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script(t, func(w *wiring) { w.cfg.Limits.MaxBodyBytes, w.ownEnvoy = 30, true }, func(s *scripted) {
+				drive(s)
+				s.expectLike(want)
+				s.body("more", true) // in flight already: not answered
+				s.expect()
+				if n := s.inUse(); n != 0 {
+					t.Errorf("%d bytes of the budget are held", n)
+				}
+			})
 		})
 	}
 }
@@ -106,13 +159,13 @@ func TestRejections(t *testing.T) {
 		}, "immediate 426 /v1/responses/resp_1 is served over plain HTTP. Send the request without Upgrade."},
 		{"body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, postBody(ask("")), "immediate 413 The request body is larger than 30 bytes"},
 		{"a length that is too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) {
-			s.post("content-length=31", "content-encoding=gzip")
+			s.post("content-length=61", "content-encoding=gzip")
 		}, "immediate 413 The request body is larger than 30 bytes"},
 		{"the same, without a tenant", func(c *config.Config) { c.Limits.MaxBodyBytes, c.TenantHeader = 30, "x-tenant" }, func(s *scripted) {
-			s.post("content-length=31", "content-encoding=gzip")
+			s.post("content-length=61", "content-encoding=gzip")
 		}, "immediate 401 "},
 		{"the same, once it is known whose", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) {
-			s.post("content-length=31")
+			s.post("content-length=61")
 			s.body(`{"model":"gpt-oss",`, false)
 		}, "immediate 413 The request body is larger than 30 bytes"},
 		{"decoded body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 3000 }, func(s *scripted) {

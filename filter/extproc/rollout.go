@@ -132,7 +132,7 @@ type handler = func(context.Context, *api.HTTPRequest) api.Outcome
 // the upstream's: then what has come so far is passed on. end says that it is all.
 func (x *exchange) notCollected(end bool, err *apierror.Error) {
 	if !x.request.rollout.undecided {
-		x.SendError(err)
+		x.sendTooLarge(err, end)
 		return
 	}
 	x.request.rollout.decide(false)

@@ -176,7 +176,7 @@ func TestRolloutOfWhatIsNotCollected(t *testing.T) {
 			s.expect(`request body "} END`)
 			s.next()
 			s.post()
-			s.body(`{"x":"`+long, false)
+			s.body(`{"x":"`+long, true)
 			s.expectLike("immediate 413")
 		})
 	})

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"maps"
@@ -22,21 +23,38 @@ type Local struct {
 	mu        sync.Mutex
 	responses map[string]*localResponse // by id; nil: closed
 	bytes     int
-	uses      int64 // so far
+	// recent are the responses, the one that was used last in front. A response is in front of
+	// those that continue it, because a use of these is one of it: the last one has none.
+	recent list.List // of *localResponse
 }
 
 // localResponse is a response of a [Local].
 type localResponse struct {
 	*Response
+	at       *list.Element // of recent
 	bytes    int
-	used     int64 // number of its last use
-	children int   // responses of the Local that continue it
+	children int // responses of the Local that continue it
 	// withdrawn says that only those that continue it already have it.
 	withdrawn bool
 }
 
-// localOverhead is roughly what a response takes beside its JSON.
-const localOverhead = 512
+const (
+	// localOverhead is roughly what a response takes beside its object and its items, and
+	// localItem what an item takes beside its id and its JSON.
+	localOverhead = 512
+	localItem     = 64
+)
+
+// localBytes is what a response takes in memory.
+func localBytes(r *Response) int {
+	n := localOverhead + cap(r.Object)
+	for _, items := range [][]Item{r.Input, r.Output} {
+		for _, item := range items {
+			n += localItem + len(item.ID) + cap(item.JSON)
+		}
+	}
+	return n
+}
 
 // NewLocal makes a Local for at most limit bytes of responses, which are taken of room.
 func NewLocal(limit int, room Room) *Local {
@@ -48,6 +66,7 @@ func (l *Local) Close() {
 	l.mu.Lock()
 	bytes := l.bytes
 	l.responses, l.bytes = nil, 0
+	l.recent.Init()
 	l.mu.Unlock()
 
 	// Returning is not refused.
@@ -56,77 +75,104 @@ func (l *Local) Close() {
 
 // put keeps a response.
 func (l *Local) put(r *Response) error {
-	bytes := bodySize(r) + localOverhead
+	bytes := localBytes(r)
 	if bytes > l.limit {
 		return ErrTooLarge
 	}
-	// The room's own lock is not waited for under the Local's.
-	if err := l.room(bytes); err != nil {
-		return ErrTooLarge
-	}
-	freed, err := l.add(r, bytes)
+	added, freed, err := l.add(r, bytes)
+	// The room's own lock is not waited for under the Local's. Returning is not refused.
 	_ = l.room(-freed)
-	return err
+	if added == nil {
+		return err
+	}
+
+	// After it is there: what makes room for others is looked for among what has been taken.
+	if l.room(bytes) == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.responses[r.ID] == added {
+		l.remove(added)
+	}
+	return ErrTooLarge
 }
 
-// add keeps a response, and returns the bytes that are not needed any more.
-func (l *Local) add(r *Response, bytes int) (freed int, err error) {
+// add keeps a response, unless the connection has ended. It returns the bytes that are not needed any
+// more.
+func (l *Local) add(r *Response, bytes int) (added *localResponse, freed int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	before := l.bytes + bytes
+	before := l.bytes
 	switch {
 	case l.responses == nil:
-		// The connection has ended, and nobody can ask for the response.
-		return bytes, nil
+		// Nobody can ask for the response.
+		return nil, 0, nil
 	case l.responses[r.ID] != nil:
-		return bytes, ErrConflict
+		return nil, 0, ErrConflict
 	}
 
 	// What the new one continues must not make room for it.
 	previous := l.responses[r.Previous]
+	l.use(previous)
+	for l.bytes+bytes > l.limit && l.forget(previous) {
+	}
+	freed = before - l.bytes
+	if l.bytes+bytes > l.limit {
+		return nil, freed, ErrTooLarge
+	}
+
+	added = &localResponse{Response: r, bytes: bytes}
+	added.at = l.recent.PushFront(added)
+	l.use(previous)
 	if previous != nil {
 		previous.children++
 	}
-	for l.bytes+bytes > l.limit && l.forget() {
-	}
-	if l.bytes+bytes > l.limit {
-		if previous != nil {
-			previous.children--
-		}
-		return before - l.bytes, ErrTooLarge
-	}
-
-	l.uses++
-	l.responses[r.ID] = &localResponse{Response: r, bytes: bytes, used: l.uses}
+	l.responses[r.ID] = added
 	l.bytes += bytes
-	return before - l.bytes, nil
+	return added, freed, nil
 }
 
-// forget forgets the response that was unused for longest, of those that no other one
-// continues. It reports whether there was one.
-func (l *Local) forget() bool {
-	var oldest *localResponse
-	for _, r := range l.responses {
-		if r.children == 0 && (oldest == nil || r.used < oldest.used) {
-			oldest = r
-		}
+// use notes that a response is of use, and so those that it continues; nil: none is.
+func (l *Local) use(r *localResponse) {
+	for ; r != nil; r = l.responses[r.Previous] {
+		l.recent.MoveToFront(r.at)
 	}
-	if oldest == nil {
+}
+
+// forget forgets the response that was unused for longest, and reports whether there was one. But
+// except, which may be nil, and what it continues stay.
+func (l *Local) forget(except *localResponse) bool {
+	last := l.recent.Back()
+	if last == nil || last.Value == except {
 		return false
 	}
-
-	l.remove(oldest)
+	l.remove(last.Value.(*localResponse))
 	return true
 }
 
 // remove forgets a response that no other one continues.
 func (l *Local) remove(r *localResponse) {
 	delete(l.responses, r.ID)
+	l.recent.Remove(r.at)
 	l.bytes -= r.bytes
 	if previous := l.responses[r.Previous]; previous != nil {
 		previous.children--
 	}
+}
+
+// GiveUp forgets what was unused for longest: bytes that have been taken from the room already.
+func (l *Local) GiveUp(bytes int) {
+	l.mu.Lock()
+	before := l.bytes
+	for before-l.bytes < bytes && l.forget(nil) {
+	}
+	freed := before - l.bytes
+	l.mu.Unlock()
+
+	// The rest of the last one. Returning is not refused.
+	_ = l.room(min(bytes-freed, 0))
 }
 
 // Withdraw has a response, if there is one with the id, not be found any more. Responses that
@@ -161,15 +207,14 @@ func (l *Local) chain(id string) []*Response {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.uses++
 	last := l.responses[id]
 	if last == nil || last.withdrawn {
 		return nil
 	}
 
+	l.use(last)
 	var chain []*Response
 	for r := last; r != nil; r = l.responses[r.Previous] {
-		r.used = l.uses
 		chain = append(chain, r.Response)
 	}
 	for i, j := 0, len(chain)-1; i < j; i, j = i+1, j-1 {

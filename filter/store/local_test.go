@@ -13,7 +13,7 @@ import (
 type localRoom struct{ taken, most int }
 
 func (r *localRoom) take(bytes int) error {
-	if r.taken+bytes > r.most {
+	if bytes > 0 && r.taken+bytes > r.most {
 		return errors.New("no room")
 	}
 	r.taken += bytes
@@ -110,7 +110,7 @@ func TestLocal(t *testing.T) {
 // What was unused for longest makes room, but not what something else continues.
 func TestLocalForgets(t *testing.T) {
 	t.Parallel()
-	size := bodySize(localResponseOf("00", "")) + localOverhead
+	size := localBytes(localResponseOf("00", ""))
 	room := &localRoom{most: 4 * size}
 	l := NewLocal(3*size, room.take)
 	for i := range 10 {
@@ -154,7 +154,7 @@ func TestLocalForgets(t *testing.T) {
 // What is withdrawn is not found, but what continues it has it.
 func TestLocalWithdraws(t *testing.T) {
 	t.Parallel()
-	size := bodySize(localResponseOf("00", "")) + localOverhead
+	size := localBytes(localResponseOf("00", ""))
 	room := &localRoom{most: 4 * size}
 	l := NewLocal(4*size, room.take)
 	for _, r := range []*Response{localResponseOf("00", ""), localResponseOf("01", "00"), localResponseOf("02", "01")} {
@@ -183,5 +183,60 @@ func TestLocalWithdraws(t *testing.T) {
 	l.Withdraw("00")
 	if room.taken != 0 {
 		t.Errorf("%d bytes stay taken", room.taken)
+	}
+}
+
+// Others take the room of what is kept: what was unused for longest is forgotten, the end of a chain
+// before its beginning, and no more than is needed. What is whole stays whole.
+func TestLocalGivesUp(t *testing.T) {
+	t.Parallel()
+	size := localBytes(localResponseOf("00", ""))
+	room := &localRoom{most: 10 * size}
+	l := NewLocal(10*size, room.take)
+	for id, previous := range map[string]string{"00": "", "10": ""} {
+		for i := range 3 {
+			next := fmt.Sprintf("%.1s%d", id, i)
+			if err := l.put(localResponseOf(next, previous)); err != nil {
+				t.Fatal(err)
+			}
+			previous = next
+		}
+	}
+	l.chain("02")
+
+	for _, step := range []struct {
+		bytes int
+		left  string // the ends of chains that are found
+	}{
+		{size, "02 11"},
+		{1, "02 10"}, // a response is forgotten as a whole, and the rest of it returned
+		{size + 1, "01"},
+		{size, "00"},
+	} {
+		room.taken -= step.bytes
+		l.GiveUp(step.bytes)
+
+		var left []string
+		for _, ids := range [][]string{{"02", "01", "00"}, {"12", "11", "10"}} {
+			for _, id := range ids {
+				if chain := l.chain(id); len(chain) > 0 {
+					left = append(left, id)
+					break
+				}
+			}
+		}
+		if got := strings.Join(left, " "); got != step.left || room.taken != len(l.responses)*size || l.recent.Len() != len(l.responses) {
+			t.Errorf("after %d bytes: %s, want %s; %d are taken for %d", step.bytes, got, step.left, room.taken, len(l.responses)*size)
+		}
+		// The chain that is to stay is used last.
+		l.chain("02")
+		l.chain("01")
+	}
+
+	// More than there is.
+	room.taken -= size
+	l.GiveUp(3 * size)
+	if len(l.responses) != 0 || room.taken != 0 {
+		t.Errorf("%d responses are left, with %d bytes", len(l.responses), room.taken)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// keptBuffer is how large a buffer may be that is kept for the next event.
-const keptBuffer = 16 << 10
+// largeEvent is the size of an event from which on it is not copied.
+const largeEvent = 16 << 10
 
 // connection is a connection of a client. Its goroutines: one reads, one watches the time, one
 // pings, and each lane that has a response to make has one.
@@ -46,7 +46,9 @@ type connection struct {
 	upgradeID string
 
 	memory Memory
-	local  *store.Local
+	// local are the responses that are kept, and kept what they take of the memory budget.
+	local *store.Local
+	kept  Kept
 
 	// One event is written at a time. buffer is what it is made in, and late ends the connection if
 	// that takes too long: one timer, because nearly every token is an event.
@@ -56,13 +58,17 @@ type connection struct {
 
 	mu    sync.Mutex
 	lanes map[string]*lane
-	// open is how many responses wait or are made, and free since when there is none.
-	open int
-	free time.Time
+	// open is how many responses wait or are made, and free since when there is none. refusals is how
+	// many errors wait for their turn.
+	open     int
+	refusals int
+	free     time.Time
 	// number is that of the last response, for its request id.
 	number int
 	// made are the responses being made, by id.
 	made map[string]*response
+	// past are the last ones that have ended.
+	past pastResponses
 	// pending is input that waits for what the client has to send first, by the response that it
 	// steers. steerNumber is that of the last event about such input.
 	pending     map[string][]steer
@@ -95,11 +101,12 @@ func (c *connection) serve(ws *websocket.Conn, r *http.Request) {
 	c.memory = c.s.o.Hold(c.headers)
 	c.local = store.NewLocal(c.limits.LocalBytes, func(bytes int) error {
 		// Not returned as it is: it is no nil error where it is a nil pointer.
-		if err := c.memory.Take(bytes); err != nil {
+		if err := c.kept.Take(bytes); err != nil {
 			return err
 		}
 		return nil
 	})
+	c.kept = c.memory.Keep(c.local.GiveUp)
 	c.late = time.AfterFunc(c.limits.WriteTime, func() { c.end(reasonSlow) })
 	c.late.Stop()
 	// Messages are bounded here, so that the client learns why it is refused.
@@ -118,6 +125,7 @@ func (c *connection) serve(ws *websocket.Conn, r *http.Request) {
 	c.running.Wait()
 	beside.Wait()
 	c.local.Close()
+	c.kept.Close()
 	c.memory.Close()
 }
 
@@ -173,14 +181,35 @@ func (c *connection) write(event []byte) {
 	_ = c.writeLocked(event)
 }
 
-func (c *connection) writeLocked(event []byte) error {
+// writeLocked writes an event, whose parts become frames if they are several.
+func (c *connection) writeLocked(parts ...[]byte) error {
 	c.late.Reset(c.limits.WriteTime)
 	defer c.late.Stop()
-	if err := c.ws.Write(c.ctx, websocket.MessageText, event); err != nil {
+
+	var err error
+	if len(parts) == 1 {
+		err = c.ws.Write(c.ctx, websocket.MessageText, parts[0])
+	} else {
+		err = c.writeFrames(parts)
+	}
+	if err != nil {
 		c.end(reasonClient)
 		return fmt.Errorf("write an event: %w", err)
 	}
 	return nil
+}
+
+func (c *connection) writeFrames(parts [][]byte) error {
+	w, err := c.ws.Writer(c.ctx, websocket.MessageText)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }
 
 // send writes an event of a response.
@@ -190,18 +219,15 @@ func (c *connection) send(lane string, json []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 
-	event := json
-	if lane != "" {
-		c.buffer = appendEvent(c.buffer[:0], lane, json)
-		event = c.buffer
+	switch {
+	case lane == "":
+		return c.writeLocked(json)
+	// The last event of a response may have all of its output: another copy would be of no account.
+	case len(json) > largeEvent:
+		return c.writeLocked(appendLane(c.buffer[:0], lane), json[1:])
 	}
-	err := c.writeLocked(event)
-
-	// The last event of a response may have all of its output: it is not kept.
-	if cap(c.buffer) > keptBuffer {
-		c.buffer = nil
-	}
-	return err
+	c.buffer = append(appendLane(c.buffer[:0], lane), json[1:]...)
+	return c.writeLocked(c.buffer)
 }
 
 // keepAlive pings the client, and ends the connection of one that does not answer. Pings also keep
@@ -266,7 +292,7 @@ func (c *connection) idleFor() time.Duration {
 	defer c.mu.Unlock()
 
 	left := c.limits.IdleTimeout
-	if c.open == 0 {
+	if c.open+c.refusals == 0 {
 		left -= c.s.o.Now().Sub(c.free)
 	}
 	if left <= 0 && c.ending == "" {
@@ -279,7 +305,7 @@ func (c *connection) idleFor() time.Duration {
 // over ends a connection that takes no more responses and has none, and reports whether it has.
 func (c *connection) over() bool {
 	c.mu.Lock()
-	why, open := c.ending, c.open
+	why, open := c.ending, c.open+c.refusals
 	c.mu.Unlock()
 	if why == "" || open > 0 {
 		return false

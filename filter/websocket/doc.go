@@ -21,25 +21,27 @@
 // # What is the connection's
 //
 // A lane is an order: the responses of a stream_id are made one after another, those of
-// different lanes side by side. Responses that are not stored are kept for the connection
+// different lanes side by side. Each has one last event, before any of the next one, and an error of
+// an event that makes no response waits for its turn. Responses that are not stored are kept for the connection
 // ([store.Local]), so that previous_response_id finds them. Input that steers a response waits
 // for its end, and becomes the input of the next one (steer.go).
 //
 // # What is bounded
 //
 // Connections, of a tenant too; the responses of one that wait or are made, the lanes, the bytes of
-// a message and the time in which it has to come, events in a second, the time without a response,
-// and the age. What waits is taken of the memory budget while it arrives, and a message that is not
-// whole makes room for others. Nothing waits for a client that reads slowly: a response sends an
-// event, and goes on when it is written. A write that takes longer than Limits.WriteTime ends the
-// connection.
+// a message and the time in which it has to come, events and frames in a second (frames.go), the time
+// without a response, and the age. What waits is taken of the memory budget while it arrives, and a
+// message that is not whole makes room for others: it is refused. What is kept makes room first.
+// Nothing waits for a client that reads slowly: a response sends an event, and goes on when it is
+// written. A write that takes longer than Limits.WriteTime ends the connection.
 //
 // # How a connection ends
 //
 //	why                                                   close code   open responses
 //	the client closes, or is gone (a ping has no answer)  its own      are canceled, as over HTTP
 //	a message is too large, or is no text                 1009, 1003   are canceled
-//	a message is too long on its way, or makes room       none         are canceled
+//	a message is too long on its way                      none         are canceled
+//	too many errors wait for their lanes                  1008         are canceled
 //	no response for Limits.IdleTimeout                    1000         there are none
 //	older than Limits.MaxAge                              1000         end first, new ones are refused
 //	the process drains                                    1001         end first, new ones are refused

@@ -82,7 +82,7 @@ func validLane(v gjson.Result) bool {
 	if v.Type != gjson.String || v.Str == "" || len(v.Str) > maxLane {
 		return false
 	}
-	// None of them has to be escaped: see appendEvent.
+	// None of them has to be escaped: see appendLane.
 	for _, c := range []byte(v.Str) {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.':

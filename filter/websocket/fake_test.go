@@ -46,10 +46,11 @@ type fakeServer struct {
 	ids    atomic.Int64
 
 	// reasons are those of the connections that have ended, drop is of the last message that began
-	// to arrive.
+	// to arrive, forget of the last connection.
 	mu      sync.Mutex
 	reasons []endReason
-	drop    func()
+	drop    func(*apierror.Error)
+	forget  func(bytes int)
 }
 
 // fakeMemory counts what is taken, and has so much at most.
@@ -71,7 +72,7 @@ func (m *fakeMemory) Take(bytes int) *apierror.Error {
 	return nil
 }
 
-func (m *fakeMemory) Receive(drop func()) Arriving {
+func (m *fakeMemory) Receive(drop func(*apierror.Error)) Arriving {
 	m.s.mu.Lock()
 	m.s.drop = drop
 	m.s.mu.Unlock()
@@ -80,6 +81,16 @@ func (m *fakeMemory) Receive(drop func()) Arriving {
 	defer m.mu.Unlock()
 	return &fakeMemory{s: m.s, most: m.most - m.taken}
 }
+
+// Keep is for a part of its own, as what is kept makes room.
+func (m *fakeMemory) Keep(forget func(int)) Kept {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.s.forget = forget
+	return &fakeMemory{s: m.s, most: m.most}
+}
+
+func (*fakeMemory) Use() {}
 
 func (*fakeMemory) GoesOn(int) {}
 

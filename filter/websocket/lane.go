@@ -18,7 +18,8 @@ type lane struct {
 	name string
 	busy bool
 
-	// waiting are the responses to be made, the next one first; current is the one that is made.
+	// waiting are the responses to be made, the next one first, and the errors that wait for those
+	// before them; current is the response that is made.
 	waiting []*response
 	current *response
 }
@@ -29,10 +30,12 @@ func (l *lane) first() (current, next *response) {
 	if l == nil {
 		return nil, nil
 	}
-	if len(l.waiting) > 0 {
-		next = l.waiting[0]
+	for _, r := range l.waiting {
+		if r.refusal == nil {
+			return l.current, r
+		}
 	}
-	return l.current, next
+	return l.current, nil
 }
 
 // enqueue lets a response wait in its lane.
@@ -80,7 +83,12 @@ func (c *connection) enqueue(r *response) *apierror.Error {
 func (c *connection) makeAll(l *lane) {
 	defer c.running.Done()
 	for r := c.next(l); r != nil; r = c.next(l) {
-		held := r.held
+		if r.refusal != nil {
+			c.write(eventOf(l.name, r.refusal))
+			c.refused()
+			continue
+		}
+		held := r.settingsHeld
 
 		// What steers a response makes another one, before those that wait: it belongs to what the
 		// client has seen last.
@@ -123,7 +131,18 @@ func (c *connection) done(l *lane, held int) {
 	c.open--
 	c.free = c.s.o.Now()
 	c.mu.Unlock()
+	c.notifyChange()
+}
 
+// refused ends an error that has waited for its turn.
+func (c *connection) refused() {
+	c.mu.Lock()
+	c.refusals--
+	c.mu.Unlock()
+	c.notifyChange()
+}
+
+func (c *connection) notifyChange() {
 	// One that has not been received says the same.
 	select {
 	case c.changed <- struct{}{}:

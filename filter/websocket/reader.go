@@ -4,11 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
+	"sync"
 
 	"github.com/coder/websocket"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
 const (
@@ -17,13 +18,15 @@ const (
 	// waits for them; what is faster costs us more than the client.
 	eventRate  = 20
 	eventBurst = 100
+	// maxRefusals is how many errors can wait for their turn. A client with more is not reading them.
+	maxRefusals = 100
 	// leastRoom is the first room for a message: most of them fit, since history is not sent again.
 	leastRoom = 4 << 10
 )
 
 // read takes the events of the client until the connection ends.
 func (c *connection) read() {
-	bucket := bucket{left: eventBurst, at: c.s.o.Now()}
+	bucket := newBucket(eventRate, eventBurst, c.s.o.Now())
 	for {
 		kind, message, err := c.ws.Reader(c.ctx)
 		if err != nil {
@@ -48,32 +51,17 @@ func (c *connection) read() {
 			_ = c.ws.Close(websocket.StatusMessageTooBig, "the message is too large")
 			return
 		case refused != nil:
-			c.write(eventOf("", refused))
+			// Whose it was is not known.
+			c.refuse("", refused)
 		default:
 			c.take(text)
 		}
 
 		// After the event, not before it: the first ones of a connection do not wait.
-		if !c.wait(bucket.take(c.s.o.Now())) {
+		if !c.wait(bucket.take(1, c.s.o.Now())) {
 			return
 		}
 	}
-}
-
-// bucket bounds events in time.
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-// take takes one event, and returns how long the next one has to wait.
-func (b *bucket) take(now time.Time) time.Duration {
-	b.left = min(b.left+now.Sub(b.at).Seconds()*eventRate, eventBurst) - 1
-	b.at = now
-	if b.left >= 0 {
-		return 0
-	}
-	return time.Duration(-b.left / eventRate * float64(time.Second))
 }
 
 // readMessage reads a message. Its capacity is taken of the memory budget, unless there is an
@@ -82,38 +70,94 @@ func (c *connection) readMessage(r io.Reader) (text []byte, refused *apierror.Er
 	// A client that has sent a part of a message keeps memory: not for long.
 	defer c.within(c.limits.MessageTime, reasonMessage)()
 
-	// Its reader may be waiting for the rest of it when it has to make room: what is there is free
-	// only when the reader returns, and so the connection ends.
-	arriving := c.memory.Receive(func() { c.end(reasonMessage) })
+	m := message{}
+	arriving := c.memory.Receive(m.drop)
 	defer arriving.Close()
+	piece := pieces.Get().(*[pieceBytes]byte)
+	defer pieces.Put(piece)
 
 	for {
-		// What a frame says about its length is not believed: room is made for what has come.
-		if len(text) == cap(text) {
-			more := max(cap(text), leastRoom)
-			if refused := arriving.Take(more); refused != nil {
-				// The rest is read, so that the next event is found behind it.
-				_, err := io.Copy(io.Discard, r)
-				return nil, refused, err
-			}
-			text = append(make([]byte, 0, cap(text)+more), text...)
+		m.wait()
+		n, err := r.Read(piece[:])
+		refused := m.goOn()
+		arriving.GoesOn(n)
+		if refused == nil {
+			refused = m.add(piece[:n], arriving.Take)
 		}
 
-		n, err := r.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		arriving.GoesOn(n)
 		switch {
-		case int64(len(text)) > c.limits.MessageBytes:
+		case refused != nil:
+			// The rest is read, so that the next event is found behind it.
+			_, err := io.Copy(io.Discard, r)
+			return nil, refused, err
+		case int64(len(m.text)) > c.limits.MessageBytes:
 			return nil, tooLarge(c.limits.MessageBytes), nil
 		case errors.Is(err, io.EOF):
 			// From now on it is the connection's, and makes no more room. Somebody else may take it
 			// in between, as any request may come too late.
 			arriving.Close()
-			return text, c.memory.Take(cap(text)), nil
+			return m.text, c.memory.Take(cap(m.text)), nil
 		case err != nil:
 			return nil, nil, err
 		}
 	}
+}
+
+// pieceBytes is how much is read of a message at once. A reader waits with a piece that is not of the
+// message, which can be dropped meanwhile.
+const pieceBytes = 16 << 10
+
+var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
+
+// message is one that arrives. Its text is its reader's. While the reader waits for the client, the text
+// is that of a request that drops it.
+type message struct {
+	text []byte
+
+	mu      sync.Mutex
+	waits   bool
+	dropped *apierror.Error
+}
+
+// wait has the reader wait for the client.
+func (m *message) wait() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits = true
+	if m.dropped != nil {
+		m.text = nil
+	}
+}
+
+// goOn has the reader go on. The error is that of a message that was dropped.
+func (m *message) goOn() *apierror.Error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits = false
+	return m.dropped
+}
+
+// drop gives up what has arrived. It does not wait: it is called by who needs the room.
+func (m *message) drop(err *apierror.Error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropped = err
+	if m.waits {
+		m.text = nil
+	}
+}
+
+// add adds a piece. What a frame says about its length is not believed: room is made for what has come.
+func (m *message) add(p []byte, take func(bytes int) *apierror.Error) *apierror.Error {
+	if len(m.text)+len(p) > cap(m.text) {
+		more := max(cap(m.text), leastRoom, len(p))
+		if err := take(more); err != nil {
+			return err
+		}
+		m.text = append(make([]byte, 0, cap(m.text)+more), m.text...)
+	}
+	m.text = append(m.text, p...)
+	return nil
 }
 
 // giveBack returns memory.
@@ -140,7 +184,7 @@ func (c *connection) take(message []byte) {
 		case typeSteer:
 			kept = c.steer(&e, cap(message))
 		case typeCancel:
-			err = c.cancelResponse(&e)
+			c.cancelResponse(&e)
 		}
 	}
 
@@ -148,7 +192,29 @@ func (c *connection) take(message []byte) {
 		c.giveBack(cap(message))
 	}
 	if err != nil {
-		c.write(eventOf(e.lane, err))
+		c.refuse(e.lane, err)
+	}
+}
+
+// refuse answers an event that makes no response with an error, when those before it of the lane have
+// ended: their readers would take it for the end of what they read.
+func (c *connection) refuse(lane string, err *apierror.Error) {
+	c.mu.Lock()
+	l := c.lanes[lane]
+	waits := l != nil && l.busy
+	full := waits && c.refusals >= maxRefusals
+	if waits && !full {
+		c.refusals++
+		l.waiting = append(l.waiting, &response{lane: lane, refusal: err})
+	}
+	c.mu.Unlock()
+
+	switch {
+	case full:
+		c.because(reasonMessage)
+		_ = c.ws.Close(websocket.StatusPolicyViolation, "too many events were refused at once")
+	case !waits:
+		c.write(eventOf(lane, err))
 	}
 }
 
@@ -162,7 +228,8 @@ func (c *connection) create(e *clientEvent, held int) (kept bool, err *apierror.
 	}
 	settings, err := e.settings()
 	if err == nil {
-		r := newResponse(c, e.lane, settings, e.turn(), held+copied)
+		r := newResponse(c, e.lane, settings, e.turn())
+		r.eventHeld, r.settingsHeld = held, copied
 		r.steerable = e.steerable()
 		err = c.enqueue(r)
 	}
@@ -175,7 +242,7 @@ func (c *connection) create(e *clientEvent, held int) (kept bool, err *apierror.
 
 // cancelResponse cancels a response: one that is named, or the one of a lane that is made, or is
 // to be made next.
-func (c *connection) cancelResponse(e *clientEvent) *apierror.Error {
+func (c *connection) cancelResponse(e *clientEvent) {
 	c.mu.Lock()
 	r, next := c.made[e.response], (*response)(nil)
 	if e.response == "" {
@@ -184,9 +251,19 @@ func (c *connection) cancelResponse(e *clientEvent) *apierror.Error {
 	c.mu.Unlock()
 
 	// What has ended is in its lane until all is done about it.
-	if (r == nil || !r.stop(canceled)) && (next == nil || !next.stop(canceled)) {
-		return apierror.New(http.StatusNotFound, "response_not_found", "response_id",
-			"No such response is being made on this connection.")
+	if r != nil && r.stop(canceled) || next != nil && next.stop(canceled) {
+		return
 	}
-	return nil
+
+	// It is no error event: the response may have ended on its own meanwhile, and the client may have
+	// sent the next one, whose answer such an event would be.
+	w := jsontext.Writer{}.Open().Text("type", "response.cancel.failed")
+	if e.lane != "" {
+		w = w.Text("stream_id", e.lane)
+	}
+	if e.response != "" {
+		w = w.Text("response_id", e.response)
+	}
+	w = w.Key("error").Open().Text("type", apierror.TypeInvalidRequest).Text("code", "response_not_found")
+	c.write(w.Text("message", "No such response is being made on this connection.").Close().Close())
 }

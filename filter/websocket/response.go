@@ -38,8 +38,8 @@ const (
 //	made: it has an id; input can steer it     event, with the event of its end: ending
 //	                                           fail: over
 //	ending: it takes no more input             Send, with the end of the stream: over
-//	over: ended is closed                      nobody; its input that waits makes a successor, to which
-//	                                           a cancellation goes on
+//	over: ended is closed, and what the        nobody; its input that waits makes a successor, to which
+//	exchange still sends nobody gets           a cancellation goes on
 //
 // Its context, which ends with the connection, lets each of them go to over.
 //
@@ -48,6 +48,8 @@ const (
 type response struct {
 	c    *connection
 	lane string
+	// refusal is an error in the place of a response, which has nothing else; nil: it is one.
+	refusal *apierror.Error
 
 	// settings are the body without its end, turn is what completes it: see [turn.appendTo].
 	settings []byte
@@ -56,8 +58,9 @@ type response struct {
 	previous string
 	// steerable is whether a successor can be made by the same settings.
 	steerable bool
-	// held is the bytes of the memory budget, of the event and the settings.
-	held int
+	// The bytes of the memory budget: of the event until the body is made of it, and of the settings,
+	// which successors have too.
+	eventHeld, settingsHeld int
 	// brings is the input that waited and is a part of the turn. Until the response has begun it may
 	// still have to go back to the client.
 	brings []steer
@@ -74,8 +77,8 @@ type response struct {
 	events splitter
 	ended  chan struct{}
 	id     string
-	// status is how the response has ended: the last part of the name of its last event; "": it had
-	// none. last is that event, if the response was steered.
+	// status is how the response has ended: the last part of the name of its last event, or "failed"
+	// with an error; "": the client has no last event. last is that event, if the response was steered.
 	status string
 	last   []byte
 
@@ -95,8 +98,8 @@ type response struct {
 	next   *response
 }
 
-func newResponse(c *connection, lane string, settings []byte, t turn, held int) *response {
-	return &response{c: c, lane: lane, settings: settings, turn: t, held: held, ended: make(chan struct{})}
+func newResponse(c *connection, lane string, settings []byte, t turn) *response {
+	return &response{c: c, lane: lane, settings: settings, turn: t, ended: make(chan struct{})}
 }
 
 var _ extproc.Interruptible = (*response)(nil)
@@ -109,6 +112,8 @@ func (r *response) make() {
 	r.previous = strings.Clone(gjson.Parse(r.turn.previous).Str)
 	// The event's own bytes are not needed any more.
 	r.turn = turn{}
+	r.c.giveBack(r.eventHeld)
+	r.c.kept.Use()
 
 	r.ctx, r.cancel = context.WithCancel(store.WithLocal(r.c.ctx, r.c.local))
 	defer r.cancel()
@@ -119,18 +124,35 @@ func (r *response) make() {
 	select {
 	case <-r.ended:
 	default:
-		// A panic, or a driver's message that no exchange should have. The client must not wait.
-		if r.c.ctx.Err() == nil {
-			r.fail(apierror.New(http.StatusInternalServerError, "", "", "Internal error."))
-		}
+		// A panic, or a driver's message that no exchange should have.
+		r.finish()
 	}
 	r.notBegun()
 }
 
+// finish ends the response. The client must not wait for a last event that has not come.
+func (r *response) finish() {
+	if r.c.ctx.Err() == nil {
+		r.fail(apierror.New(http.StatusInternalServerError, "", "", "Internal error."))
+	}
+	r.end()
+}
+
 // fail sends an error in place of the response, or of the rest of it.
 func (r *response) fail(err *apierror.Error) {
-	r.failed()
-	r.c.write(eventOf(r.lane, err))
+	if r.status == "" {
+		r.failed()
+	}
+	r.endWith(eventOf(r.lane, err))
+}
+
+// endWith sends an error as the last event, unless there was one: with it the client begins to read
+// what comes of its next request.
+func (r *response) endWith(event []byte) {
+	if r.status == "" {
+		r.status = "failed"
+		r.c.write(event)
+	}
 	r.end()
 }
 
@@ -246,6 +268,14 @@ func (c *connection) requestID() string {
 
 // Send implements [extproc.Driver].
 func (r *response) Send(m *extprocv3.ProcessingResponse) error {
+	// A request that would go on to the upstream comes in several messages, of which the first was
+	// answered. The client reads the next response already.
+	select {
+	case <-r.ended:
+		return nil
+	default:
+	}
+
 	switch reply := m.GetResponse().(type) {
 	case *extprocv3.ProcessingResponse_StreamedImmediateResponse:
 		// The headers have none: what they say over HTTP the events say, or nobody.
@@ -257,7 +287,7 @@ func (r *response) Send(m *extprocv3.ProcessingResponse) error {
 			return err
 		}
 		if body.GetEndOfStream() {
-			r.end()
+			r.finish()
 		}
 
 	case *extprocv3.ProcessingResponse_ImmediateResponse:
@@ -286,11 +316,10 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 	r.mu.Lock()
 	unwanted := r.unwanted
 	r.mu.Unlock()
-	if !unwanted {
+	if !unwanted && r.status == "" {
 		r.failed()
 	}
-	r.c.write(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
-	r.end()
+	r.endWith(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
 }
 
 // The names of events that say how far a response is.
@@ -305,6 +334,8 @@ var (
 		{"incomplete", []byte(`{"type":"response.incomplete"`)},
 		{"failed", []byte(`{"type":"response.failed"`)},
 		{"cancelled", []byte(`{"type":"response.cancelled"`)},
+		// With which a stored stream breaks off.
+		{"failed", []byte(`{"type":"error"`)},
 	}
 )
 
@@ -312,20 +343,24 @@ var (
 func (r *response) event(json []byte) error {
 	// The type is the first member, so that nothing is parsed: most events are of one token.
 	switch {
+	case r.status != "":
+		// After its last event nobody reads on.
+		return nil
+
 	case r.id == "" && bytes.HasPrefix(json, createdName):
 		r.id = gjson.GetBytes(json, "response.id").String()
 		r.c.remember(r)
 		r.c.letGo(r.brings)
 		r.brings = nil
 
-	case r.status == "" && bytes.HasPrefix(json, itemName):
+	case bytes.HasPrefix(json, itemName):
 		// While the model wrote a call it was not interrupted. One of the filter's own has been
 		// written now: no model call is to follow it.
 		if r.steering() {
 			r.stop(steered)
 		}
 
-	case r.status == "":
+	default:
 		for _, end := range endNames {
 			if !bytes.HasPrefix(json, end.name) {
 				continue
@@ -366,10 +401,33 @@ func (c *connection) remember(r *response) {
 	c.made[r.id] = r
 }
 
+// forget notes that a response has ended.
 func (c *connection) forget(r *response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.made, r.id)
+	if r.id != "" {
+		c.past.add(r.id, r.lane)
+	}
+}
+
+// maxEnded is how many of the last responses of a connection are known.
+const maxEnded = 64
+
+// pastResponses are the last ones that have ended: their lanes by their ids.
+type pastResponses struct {
+	lanes map[string]string
+	ids   [maxEnded]string
+	next  int
+}
+
+func (p *pastResponses) add(id, lane string) {
+	if p.lanes == nil {
+		p.lanes = map[string]string{}
+	}
+	delete(p.lanes, p.ids[p.next])
+	p.ids[p.next], p.lanes[id] = id, lane
+	p.next = (p.next + 1) % maxEnded
 }
 
 // headersOf makes the first message of exchanges of the headers of an upgrade.

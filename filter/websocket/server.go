@@ -43,8 +43,11 @@ type Memory interface {
 	// Take takes bytes, or returns them if they are less than 0, which is not refused.
 	Take(bytes int) *apierror.Error
 	// Receive opens the memory of a message that begins to arrive. drop is called if it has to make
-	// room for others, by one of those: it must not wait.
-	Receive(drop func()) Arriving
+	// room for others, by one of those: it must not wait. The error is for the client.
+	Receive(drop func(err *apierror.Error)) Arriving
+	// Keep opens the memory of what is kept for later responses. forget is called when so many bytes
+	// of it have made room for others, by one of those: it must not wait.
+	Keep(forget func(bytes int)) Kept
 	// Close returns everything.
 	Close()
 }
@@ -55,6 +58,16 @@ type Arriving interface {
 	Take(bytes int) *apierror.Error
 	// GoesOn notes that bytes have arrived: a message that stalls is the first to make room.
 	GoesOn(bytes int)
+	// Close returns everything.
+	Close()
+}
+
+// Kept is what has been taken for what is kept.
+type Kept interface {
+	// Take takes bytes, or returns them if they are less than 0, which is not refused.
+	Take(bytes int) *apierror.Error
+	// Use notes that what is kept is of use: what was unused for longest makes room first.
+	Use()
 	// Close returns everything.
 	Close()
 }
@@ -139,7 +152,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The origin of a browser has to be the host that it has asked: a page of another site could
 	// use the cookies by which Envoy may know a user. Accept answers what it refuses. Nothing is
 	// compressed: a frame of a few bytes could become a message of gigabytes.
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	metered := meteredUpgrade{w, c}
+	ws, err := websocket.Accept(metered, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		s.o.Opened()(string(reasonRefused))
 		return

@@ -92,8 +92,6 @@ func TestErrors(t *testing.T) {
 		{`{"type":"response.create","stream_id":"a b"}`, "400", "invalid_stream_id", ""},
 		{`{"type":"response.create","stream_id":"` + strings.Repeat("a", maxLane+1) + `"}`, "400", "invalid_stream_id", ""},
 		{`{"type":"response.create","stream_id":"l","background":true}`, "400", "", "l"},
-		{`{"type":"response.cancel","stream_id":"l"}`, "404", "response_not_found", "l"},
-		{`{"type":"response.cancel","response_id":"resp_1"}`, "404", "response_not_found", ""},
 		{`{"type":"response.create","stream_id":"l","model":"refused"}`, "429", "rate_limit_exceeded", "l"},
 		{`{"type":"response.create","model":"passes"}`, "404", "model_not_found", ""},
 	} {
@@ -227,9 +225,10 @@ func TestBounds(t *testing.T) {
 		hello(x)
 	})
 	c := s.dial(t)
-	for range 3 {
+	for range 2 {
 		c.send(`{"type":"response.create"}`)
 	}
+	c.send(`{"type":"response.create","stream_id":"another"}`)
 	if e := c.next(); e.Get("error.code").Str != "websocket_response_limit_reached" || e.Get("status").Int() != 429 {
 		t.Errorf("one response too many: %s", e.Raw)
 	}
@@ -313,33 +312,34 @@ func TestNoMemory(t *testing.T) {
 	c.until("response.completed")
 }
 
-// A message that is not whole makes room for others: its connection ends.
+// A message that is not whole makes room for others: it is refused, and its connection goes on.
 func TestMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, hello)
 	c := s.dial(t)
 	w, err := c.Writer(t.Context(), websocket.MessageText)
 	if err == nil {
-		_, err = w.Write([]byte(`{"type":"response.create","input":"` + strings.Repeat("x", 5*leastRoom)))
+		_, err = w.Write([]byte(`{"type":"response.create","input":"` + strings.Repeat("x", 3*pieceBytes)))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s.memory.Load() < 5*leastRoom {
+	for s.memory.Load() < pieceBytes {
 		time.Sleep(time.Millisecond)
 	}
 
 	s.mu.Lock()
 	drop := s.drop
 	s.mu.Unlock()
-	drop()
-	c.ends()
-	s.Close(t.Context())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Equal(s.reasons, []endReason{reasonMessage}) || s.memory.Load() != 0 {
-		t.Errorf("the reasons are %q, %d bytes are held", s.reasons, s.memory.Load())
+	drop(apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Others need the room."))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
+	if e := c.next(); e.Get("error.code").Str != "overloaded" || s.memory.Load() != 0 {
+		t.Errorf("the message that was given up: %s, %d bytes are held", e.Raw, s.memory.Load())
+	}
+	c.send(`{"type":"response.create"}`)
+	c.until("response.completed")
 }
 
 // An upgrade with a body is refused at once: who waited for the body would wait for the client.
@@ -497,7 +497,7 @@ func TestEnds(t *testing.T) {
 					}
 					s.Server.mu.Unlock()
 				}
-				c.send(`{"type":"response.create"}`)
+				c.send(`{"type":"response.create","stream_id":"another"}`)
 				c.until("error")
 			}
 			if tt.text {
@@ -621,7 +621,7 @@ func TestCancelTheNextOne(t *testing.T) {
 
 	c.send(`{"type":"response.create","model":"next"}`)
 	c.send(`{"type":"response.cancel"}`)
-	c.send(`{"type":"read after the others"}`)
+	c.send(`{"type":"read after the others","stream_id":"another"}`)
 	c.until("error")
 	close(release)
 	if e := c.next(); e.Get("error.message").Str != "canceled" {

@@ -47,12 +47,8 @@ func dataOf(frame []byte) []byte {
 	return nil
 }
 
-// appendEvent appends an event, with its lane as the first member if it has one. A lane has only
+// appendLane appends how an event of a lane begins, before what follows its brace. A lane has only
 // characters that need no escape.
-func appendEvent(dst []byte, lane string, json []byte) []byte {
-	if lane == "" {
-		return append(dst, json...)
-	}
-	dst = append(append(append(dst, `{"stream_id":"`...), lane...), `",`...)
-	return append(dst, json[1:]...)
+func appendLane(dst []byte, lane string) []byte {
+	return append(append(append(dst, `{"stream_id":"`...), lane...), `",`...)
 }

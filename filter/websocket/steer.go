@@ -47,11 +47,17 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 	s := steer{parent: e.root.Get("previous_response_id").Str, input: e.root.Get("input").Raw, held: held}
 	c.mu.Lock()
 	r, ending := c.made[s.parent], c.ending
+	lane, over := c.past.lanes[s.parent]
 	c.mu.Unlock()
+	if r != nil {
+		lane = r.lane
+	}
 
 	code, message := checkSteer(e)
 	switch {
 	case code != "":
+	case r == nil && over:
+		code, message = responseEnded()
 	case r == nil:
 		code, message = "response_not_found", "No such response is being made on this connection."
 	case ending != "":
@@ -67,7 +73,7 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 	if code != "" {
 		// An id is for input that was accepted.
 		s.id = ""
-		c.steerFailed(r, &s, code, message)
+		c.steerFailed(lane, &s, code, message)
 		return false
 	}
 
@@ -81,7 +87,7 @@ func (c *connection) accept(r *response, s steer) (code, message string) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if code, message = r.keep(s); code == "" {
-		_ = c.writeLocked(c.steerEvent(r, "accepted", &s, ""))
+		_ = c.writeLocked(c.steerEvent(r.lane, "accepted", &s, ""))
 	}
 	return code, message
 }
@@ -137,12 +143,17 @@ func (r *response) keep(s steer) (code, message string) {
 	defer r.mu.Unlock()
 	switch {
 	case r.closed, r.unwanted:
-		return "response_already_completed", "The response has ended. Send a response.create that continues it."
+		return responseEnded()
 	case len(r.steers) >= maxSteers:
 		return "too_many_pending_steers", "Too much input waits for the response."
 	}
 	r.steers = append(r.steers, s)
 	return "", ""
+}
+
+// responseEnded is why input for a response that has ended is not used.
+func responseEnded() (code, message string) {
+	return "response_already_completed", "The response has ended. Send a response.create that continues it."
 }
 
 // successor returns the response that follows one that has ended, made of the input that waits;
@@ -169,7 +180,7 @@ func (c *connection) successor(r *response) *response {
 		c.mu.Unlock()
 
 		for i := range steers {
-			c.write(c.steerEvent(r, "pending", &steers[i],
+			c.write(c.steerEvent(r.lane, "pending", &steers[i],
 				`"reason":"waiting_for_required_input","required_input":[`+strings.Join(required, ",")+`]`))
 		}
 		return nil
@@ -177,7 +188,7 @@ func (c *connection) successor(r *response) *response {
 
 	next := turn{input: joined(steers, ""), previous: string(jsontext.AppendString(nil, r.id))}
 	// It is made within the place of the response that it follows, whose memory stays taken.
-	successor := newResponse(c, r.lane, r.settings, next, 0)
+	successor := newResponse(c, r.lane, r.settings, next)
 	successor.brings, successor.steerable = steers, true
 	if !r.followedBy(successor) {
 		c.giveUp(r, steers, "The response was canceled.")
@@ -220,7 +231,7 @@ func (r *response) notBegun() {
 // giveUp tells the client that input will not be used.
 func (c *connection) giveUp(r *response, steers []steer, why string) {
 	for i := range steers {
-		c.steerFailed(r, &steers[i], successorFailed, why)
+		c.steerFailed(r.lane, &steers[i], successorFailed, why)
 	}
 	c.letGo(steers)
 }
@@ -308,8 +319,8 @@ func requiredInput(event []byte) (stubs []string) {
 }
 
 // steerEvent is what has become of input; more are further members.
-func (c *connection) steerEvent(r *response, step string, s *steer, more string) []byte {
-	w := c.beginSteer(r, step)
+func (c *connection) steerEvent(lane, step string, s *steer, more string) []byte {
+	w := c.beginSteer(lane, step)
 	w = w.Key("steer").Open().Text("id", s.id).Text("previous_response_id", s.parent).Close()
 	if more != "" {
 		w = append(append(w, ','), more...)
@@ -319,8 +330,8 @@ func (c *connection) steerEvent(r *response, step string, s *steer, more string)
 
 // steerFailed writes that input will not be used. It has the input, so that the client can send it
 // in another way.
-func (c *connection) steerFailed(r *response, s *steer, code, message string) {
-	w := c.beginSteer(r, "failed").Key("steer").Open()
+func (c *connection) steerFailed(lane string, s *steer, code, message string) {
+	w := c.beginSteer(lane, "failed").Key("steer").Open()
 	if s.id != "" {
 		w = w.Text("id", s.id)
 	}
@@ -337,15 +348,15 @@ func (c *connection) steerFailed(r *response, s *steer, code, message string) {
 
 // beginSteer begins an event about input. The number is one of the connection's: the response's
 // events have their own.
-func (c *connection) beginSteer(r *response, step string) jsontext.Writer {
+func (c *connection) beginSteer(lane, step string) jsontext.Writer {
 	c.mu.Lock()
 	c.steerNumber++
 	number := c.steerNumber
 	c.mu.Unlock()
 
 	w := jsontext.Writer{}.Open().Text("type", "response.steer."+step).Int("sequence_number", int64(number))
-	if r != nil && r.lane != "" {
-		w = w.Text("stream_id", r.lane)
+	if lane != "" {
+		w = w.Text("stream_id", lane)
 	}
 	return w
 }

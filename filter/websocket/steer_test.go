@@ -1,8 +1,10 @@
 package websocket
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -201,6 +203,24 @@ func TestSteerOfARefusedResponse(t *testing.T) {
 	}
 }
 
+// Input that comes after the end is told from input for a response that there never was here.
+func TestSteerAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	c := s.dial(t, "x-request-id", "up")
+	for i := range 3 {
+		c.send(`{"type":"response.create","stream_id":"l","model":"m","input":"one"}`)
+		c.until("response.completed")
+		for number, code := range map[int]string{i + 1: "response_already_completed", 0: "response_not_found"} {
+			c.send(fmt.Sprintf(`{"type":"response.steer","previous_response_id":"resp_up-%d","input":"more"}`, number))
+			e := c.until("response.steer.failed")
+			if e.Get("error.code").Str != code || (e.Get("stream_id").Str == "l") != (number > 0) {
+				t.Errorf("of response %d of %d: %s", number, i+1, e.Raw)
+			}
+		}
+	}
+}
+
 // A client that cancels what has just ended wants nothing of its successor.
 func TestCancelBeforeTheSuccessor(t *testing.T) {
 	t.Parallel()
@@ -219,7 +239,7 @@ func TestCancelBeforeTheSuccessor(t *testing.T) {
 	c.send(steerEvent)
 	c.until("response.incomplete")
 	c.send(`{"type":"response.cancel"}`)
-	c.send(`{"type":"read after the others"}`)
+	c.send(`{"type":"read after the others","stream_id":"another"}`)
 	c.until("error")
 	close(release)
 	if e := c.next(); e.Get("type").Str != "response.steer.failed" || e.Get("error.code").Str != successorFailed {
@@ -303,5 +323,19 @@ func TestSteerAtTheEnd(t *testing.T) {
 			t.Fatalf("the first event after the input is %s", e.Raw)
 		}
 		c.until("response.created")
+	}
+}
+
+// Of what has ended, the last ones are known.
+func TestPastResponses(t *testing.T) {
+	t.Parallel()
+	var past pastResponses
+	for i := range 3 * maxEnded {
+		past.add(strconv.Itoa(i), "l")
+	}
+	_, first := past.lanes[strconv.Itoa(2*maxEnded)]
+	_, before := past.lanes[strconv.Itoa(2*maxEnded-1)]
+	if len(past.lanes) != maxEnded || !first || before {
+		t.Errorf("%d are known: %v", len(past.lanes), past.lanes)
 	}
 }
