@@ -30,7 +30,7 @@ import (
 //
 // It is large because every field is a parameter of the engines' own requests.
 type Request struct {
-	ID    string // sent as the engine's request id
+	ID    CallID
 	Model string // the engine's name of the model
 
 	// What is to be generated.

@@ -14,7 +14,7 @@ var sglangGRPC = &grpcBootstrapRoom{grpcDialect: &grpcDialect{
 }}
 
 func encodeSGLangRequest(m *message, r *Request) {
-	m.text(1, r.ID)
+	m.text(1, r.ID.String())
 	m.prompt(2, r.Prompt)
 
 	// A field that is absent has protobuf's zero, which is no neutral value of most of these.

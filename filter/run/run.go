@@ -141,6 +141,7 @@ type Run struct {
 
 	// The model call being made, and what is kept of the output of the step.
 	call         modelCall
+	calls        int // that were made
 	continuation continuation
 	spend        spending
 	output       outputRoom
@@ -180,7 +181,6 @@ func (r *Run) Start() {
 // Await waits for the answer to the one model call of a reply in the mode
 // SingleCall, which Envoy makes.
 func (r *Run) Await(req *engine.Request) {
-	r.call.id = req.ID
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.rec.Tape.Call(req, 0)
 	r.await(req, Retry{})
