@@ -143,10 +143,15 @@ func (c *Chunk) Refusal(n int) *apierror.Error {
 		return apierror.New(http.StatusBadGateway, "engine_error", "",
 			"The engine returned a choice that was not requested. Send the request again.")
 	case c.Finish == FinishAbort:
-		return apierror.New(http.StatusBadGateway, "engine_aborted", "",
-			"The engine aborted the request. Send the request again.")
+		return aborted()
 	}
 	return nil
+}
+
+// aborted is the error of a request that the engine has given up.
+func aborted() *apierror.Error {
+	return apierror.New(http.StatusBadGateway, "engine_aborted", "",
+		"The engine aborted the request. Send the request again.")
 }
 
 // Clone returns a deep copy of c, which stays valid.

@@ -10,7 +10,7 @@ var sglangGRPC = &grpcBootstrapRoom{grpcDialect: &grpcDialect{
 	readLogprobs: (*logprobs).readColumns,
 	chunk:        replyMessage{field: 2, ids: 1, cached: 4, logprobs: 5, index: 8},
 	complete:     replyMessage{field: 3, ids: 1, finish: 2, cached: 5, logprobs: 6, index: 11},
-	info:         modelInfo{id: 6, path: 1, context: 7},
+	info:         modelInfo{id: 6, path: 1, context: 7, input: 14},
 }}
 
 func encodeSGLangRequest(m *message, r *Request) {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"math"
 	"net/http"
 	"time"
@@ -304,6 +305,12 @@ func (r *Run) Fail(err *apierror.Error) {
 func (r *Run) fail(err *apierror.Error) {
 	if r.phase == phaseEnded {
 		return
+	}
+
+	// Only the request knows of which field the grammar is that an engine has refused.
+	var cause *engine.Cause
+	if errors.As(err, &cause) && cause.Grammar {
+		err.Param = r.reply.Turn().ConstraintParam()
 	}
 
 	r.rec.CallEnded(err, r.now)

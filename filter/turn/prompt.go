@@ -86,6 +86,10 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
+	turn.constraintParam = "tools"
+	if in.Format != nil {
+		turn.constraintParam = in.Format.path
+	}
 	turn.watching = rc.watchRules(in)
 
 	// Where any output is valid there is nothing to verify.

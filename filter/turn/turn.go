@@ -417,6 +417,8 @@ type Turn struct {
 	affinity Affinity
 	routing  RoutingInfo
 
+	constraintParam string
+
 	// What the output is read with.
 
 	tools    *toolset

@@ -140,7 +140,7 @@ var sglangGRPC = grpcAPI{
 	},
 	readLogprobs: params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
 	info: infoFields{
-		id: []protowire.Number{1, 6}, generation: 3, context: 7, vocabulary: 8, kind: 10, stops: 11, architectures: 15,
+		id: []protowire.Number{1, 6}, generation: 3, context: 7, input: 14, vocabulary: 8, kind: 10, stops: 11, architectures: 15,
 	},
 	repeats: true, abortable: true,
 }
