@@ -127,7 +127,7 @@ func translate(f failure) *apierror.Error {
 func clientError(f failure) *apierror.Error {
 	switch f.status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
-		// While it compiles a request's grammar SGLang aborts by this status, whoever wants it.
+		// While it compiles a grammar SGLang aborts with this status, whatever has ended the request.
 		if f.message == "Aborted by AbortReq." {
 			return aborted()
 		}
@@ -316,6 +316,9 @@ var (
 // grammarFault returns why the engine does not compile the request's grammar; "" if that is not
 // the error. The parser speaks of the grammar, which is the client's, and of no prompt.
 func (f failure) grammarFault() string {
+	if strings.Contains(f.message, "Grammar-based generation") {
+		return "it runs with --grammar-backend none, or with --skip-tokenizer-init"
+	}
 	m := refusedGrammar.FindStringSubmatch(f.message)
 	if m == nil {
 		return ""

@@ -270,6 +270,7 @@ func TestGrammarFault(t *testing.T) {
 		"Failed to compile structural_tag grammar: [15:31:44] /project/cpp/grammar_parser.cc:820: EBNF parser error at line 1, column 13: Expect element, but got \n":     "EBNF parser error at line 1, column 13: Expect element, but got",
 		"Failed to compile ebnf grammar: [15:31:48] /project/cpp/regex_converter.cc:83: Regex parsing error at position 5: The parenthesis is not closed.\n":              "Regex parsing error at position 5: The parenthesis is not closed",
 		"the engine could not continue the request under its constraint: the scheduler aborted the request: Failed to compile structural_tag grammar: no /usr/lib/x/y.so": "no …",
+		"Grammar-based generation (json_schema, regex, ebnf, structural_tag) is not supported when the server is launched with --grammar-backend none":                    "it runs with --grammar-backend none, or with --skip-tokenizer-init",
 		"Failed to compile structural_tag grammar: [15:31:48] /project/cpp/a.cc:1: " + strings.Repeat("é", 400):                                                           strings.Repeat("é", 150),
 	} {
 		event := fmt.Sprintf(`data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"abort","message":%q,"status_code":400,"err_type":"BadRequestError"},"completion_tokens":1}}`+"\n\n", said)
