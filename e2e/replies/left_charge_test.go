@@ -14,7 +14,7 @@ import (
 )
 
 // A client that leaves in the middle of a stream is charged with the prompt and what the engine has
-// made for it until then, in every API and whoever makes the model call.
+// made for it until then, in every API, on both ways.
 func TestLeftStreamsAreCharged(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		d := stack.Start(t, stack.Options{Direct: direct, Config: func(c *config.Config) {
