@@ -226,7 +226,14 @@ func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, proces
 	t.Helper()
 	// The kernel chooses the port: packages of tests run side by side.
 	flags = slices.Concat([]string{"--listen", "127.0.0.1:0", "--until-stdin-ends"}, flags)
-	cmd := exec.CommandContext(t.Context(), EngineSim, flags...)
+	// It outlives the test's own context, to be asked at the end.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, EngineSim, flags...)
+	t.Cleanup(func() {
+		checkCallIDs(t, url)
+		cancel()
+		_ = cmd.Wait()
+	})
 	cmd.Stderr = log.Named("engine")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -241,7 +248,6 @@ func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, proces
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // ended by the test's context
 
 	// The line names the port, and is written when the simulator listens.
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -250,6 +256,31 @@ func StartSimAs(t testing.TB, log *LogFile, flags ...string) (url string, proces
 	}
 	_, url, _ = strings.Cut(strings.TrimSpace(line), "listening on ")
 	return url, cmd.Process
+}
+
+// checkCallIDs shows that no id that an engine has got in a test begins with another one. SGLang
+// would abort both with the second. An engine that the test has ended is not asked.
+func checkCallIDs(t testing.TB, url string) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url + "/sim/ids")
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	var ids []string
+	if err := json.NewDecoder(resp.Body).Decode(&ids); err != nil {
+		t.Error(err)
+	}
+
+	// In order, an id follows the longest one that it begins with. Envoy repeats a call with its
+	// id where no engine has begun it, and the parts of one call share its id.
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	for i := 1; i < len(ids); i++ {
+		if strings.HasPrefix(ids[i], ids[i-1]) {
+			t.Errorf("a call has the id %s, which begins with that of another: %s", ids[i], ids[i-1])
+		}
+	}
 }
 
 // StartFilter serves the filter on a Unix socket and returns its address.

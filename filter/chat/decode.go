@@ -37,7 +37,7 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	// within it.
 	corrects := rc.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue
 	return &Request{
-		turn: t, rc: rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
+		turn: t, rc: rc, id: d.input.Engine.ID.Request, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
 		maxTokens: d.input.Engine.MaxTokens, corrects: corrects,
 	}, nil
 }
@@ -108,8 +108,8 @@ func (d *decoder) finish() *apierror.Error {
 
 	d.options.logprobs = e.Logprobs
 	d.options.hideReasoning = d.input.Hides()
-	e.ID = d.rc.ID("chatcmpl-")
-	d.input.Replies.Own = e.ID
+	e.ID.Request = d.rc.ID("chatcmpl-")
+	d.input.Replies.Own = e.ID.Request
 	// An engine need not flush each token of a reply that the client gets in one piece.
 	e.Whole = !d.options.stream
 	return nil

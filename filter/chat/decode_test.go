@@ -223,7 +223,7 @@ func TestDecodeMaps(t *testing.T) {
 	number := func(f float64) *float64 { return &f }
 	seed, topK, priority := int64(-5), 40, -2
 	want := &engine.Request{
-		ID: "chatcmpl-req-1-5feceb66", Model: "gpt-oss-20b", Prompt: prompt, N: 2, MaxTokens: 7, MinTokens: 3,
+		ID: engine.CallID{Unique: "5feceb66", Number: 1, Request: "chatcmpl-req-1"}, Model: "gpt-oss-20b", Prompt: prompt, N: 2, MaxTokens: 7, MinTokens: 3,
 		Temperature: number(0.5), TopP: number(0.9), TopK: &topK, MinP: number(0.1), FrequencyPenalty: number(-1), PresencePenalty: number(1),
 		RepetitionPenalty: number(1.1), Seed: &seed, LogitBias: map[harmony.Token]float64{13: -100}, CacheSalt: "s", Priority: &priority,
 		StopTokens: []harmony.Token{13, 200007}, Whole: true,

@@ -78,6 +78,8 @@ var (
 // a prompt, token ids, or an address: "…" stands for it.
 type Cause struct {
 	known string
+	// Grammar says that the engine does not compile the grammar of the output.
+	Grammar bool
 	// Text is the first line of what the engine has said. It may be of a prompt.
 	Text string
 }
@@ -97,7 +99,7 @@ func (f failure) cause() error {
 	if line != "" {
 		known += ": " + masked(line)
 	}
-	return &Cause{known: known, Text: strings.ToValidUTF8(line, "")}
+	return &Cause{known: known, Grammar: f.grammarFault() != "", Text: strings.ToValidUTF8(line, "")}
 }
 
 // masked returns the known phrases of a text, with "…" for all else.

@@ -16,9 +16,9 @@ import (
 func ptr[T any](v T) *T { return &v }
 
 func TestEncode(t *testing.T) {
-	least := &Request{ID: "chatcmpl-1", Model: "gpt-oss-20b", Prompt: []harmony.Token{200006, 1428}, N: 1, MaxTokens: 100}
+	least := &Request{ID: CallID{Unique: "5feceb66", Number: 1, Request: "chatcmpl-1"}, Model: "gpt-oss-20b", Prompt: []harmony.Token{200006, 1428}, N: 1, MaxTokens: 100}
 	all := &Request{
-		ID: "chatcmpl-2", Model: `a "model"`, Prompt: []harmony.Token{1}, N: 2, MaxTokens: 5, MinTokens: 3,
+		ID: CallID{Unique: "5feceb66", Number: 20, Request: "chatcmpl-2"}, Model: `a "model"`, Prompt: []harmony.Token{1}, N: 2, MaxTokens: 5, MinTokens: 3,
 		Temperature: ptr(0.0), TopP: ptr(0.9), TopK: ptr(40), MinP: ptr(0.05),
 		FrequencyPenalty: ptr(-0.5), PresencePenalty: ptr(1e-7), RepetitionPenalty: ptr(1.1),
 		Seed: ptr(int64(-9)), LogitBias: map[harmony.Token]float64{7: -100, 5: 1.5},
@@ -29,10 +29,10 @@ func TestEncode(t *testing.T) {
 		r          *Request
 		want       string
 	}{
-		{"least", "sglang", least, `{"rid":"chatcmpl-1","input_ids":[200006,1428],"sampling_params":{"temperature":1,"top_p":1,"top_k":-1,"min_p":0,` +
+		{"least", "sglang", least, `{"rid":"5feceb66-1-chatcmpl-1","input_ids":[200006,1428],"sampling_params":{"temperature":1,"top_p":1,"top_k":-1,"min_p":0,` +
 			`"frequency_penalty":0,"presence_penalty":0,"repetition_penalty":1,"n":1,"stop_token_ids":[200002,200012],"skip_special_tokens":false,` +
 			`"max_new_tokens":100,"min_new_tokens":0,"no_stop_trim":true},"stream":true}`},
-		{"all", "sglang", all, `{"rid":"chatcmpl-2","input_ids":[1],"sampling_params":{"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.05,` +
+		{"all", "sglang", all, `{"rid":"5feceb66-20-chatcmpl-2","input_ids":[1],"sampling_params":{"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.05,` +
 			`"frequency_penalty":-0.5,"presence_penalty":1e-07,"repetition_penalty":1.1,"n":2,"stop_token_ids":[200002,200012,200007],"skip_special_tokens":false,` +
 			`"logit_bias":{"5":1.5,"7":-100},"stream_interval":64,"max_new_tokens":5,"min_new_tokens":3,"sampling_seed":-9,"no_stop_trim":true},` +
 			`"stream":true,"cache_salt":"tenant","priority":-1}`},
@@ -110,11 +110,11 @@ func TestEncodeConstraint(t *testing.T) {
 }
 
 func TestEncodeHeaders(t *testing.T) {
-	r := &Request{ID: "chatcmpl-1", Model: "m", Prompt: []harmony.Token{1}, N: 1, MaxTokens: 1}
+	r := &Request{ID: CallID{Unique: "5feceb66", Number: 1, Request: "chatcmpl-1"}, Model: "m", Prompt: []harmony.Token{1}, N: 1, MaxTokens: 1}
 	common := []Header{{"content-type", "application/json"}, {"accept", "text/event-stream"}}
 	for kind, want := range map[string]HTTPRequest{
 		"sglang": {Path: "/generate", Header: common},
-		"vllm":   {Path: "/v1/completions", Header: append(common, Header{"x-request-id", "chatcmpl-1"})},
+		"vllm":   {Path: "/v1/completions", Header: append(common, Header{"x-request-id", "5feceb66-1-chatcmpl-1"})},
 	} {
 		dialect, _ := ByKind(kind)
 		got, err := dialect.Encode(r)
@@ -164,7 +164,7 @@ func TestByKind(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	r := &Request{ID: "chatcmpl-1", Model: "m", Prompt: make([]harmony.Token, 10000), N: 1, MaxTokens: 1}
+	r := &Request{ID: CallID{Unique: "5feceb66", Number: 1, Request: "chatcmpl-1"}, Model: "m", Prompt: make([]harmony.Token, 10000), N: 1, MaxTokens: 1}
 	for i := range r.Prompt {
 		r.Prompt[i] = harmony.Token(i * 20)
 	}

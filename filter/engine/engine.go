@@ -30,7 +30,7 @@ import (
 //
 // It is large because every field is a parameter of the engines' own requests.
 type Request struct {
-	ID    string // sent as the engine's request id
+	ID    CallID
 	Model string // the engine's name of the model
 
 	// What is to be generated.
@@ -143,10 +143,15 @@ func (c *Chunk) Refusal(n int) *apierror.Error {
 		return apierror.New(http.StatusBadGateway, "engine_error", "",
 			"The engine returned a choice that was not requested. Send the request again.")
 	case c.Finish == FinishAbort:
-		return apierror.New(http.StatusBadGateway, "engine_aborted", "",
-			"The engine aborted the request. Send the request again.")
+		return aborted()
 	}
 	return nil
+}
+
+// aborted is the error of a request that the engine has given up.
+func aborted() *apierror.Error {
+	return apierror.New(http.StatusBadGateway, "engine_aborted", "",
+		"The engine aborted the request. Send the request again.")
 }
 
 // Clone returns a deep copy of c, which stays valid.

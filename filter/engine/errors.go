@@ -127,6 +127,10 @@ func translate(f failure) *apierror.Error {
 func clientError(f failure) *apierror.Error {
 	switch f.status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		// While it compiles a grammar SGLang aborts with this status, whatever has ended the request.
+		if f.message == "Aborted by AbortReq." {
+			return aborted()
+		}
 		return invalidRequest(f)
 
 	// The client's credentials are Envoy's business. What the engine rejects is the filter's or
@@ -177,6 +181,14 @@ func invalidRequest(f failure) *apierror.Error {
 	}
 	if f.status == http.StatusRequestEntityTooLarge {
 		return apierror.New(f.status, "", "", "The request is too large for the engine. Shorten the conversation.")
+	}
+
+	if reason := f.grammarFault(); reason != "" {
+		return apierror.Invalid("", "The engine does not take the grammar of the output: %s.", reason)
+	}
+	if unavailableMinimum.MatchString(f.message) {
+		return apierror.Invalid("min_tokens",
+			"The engine keeps no minimum, because it runs with --skip-tokenizer-init. Leave min_tokens out.")
 	}
 
 	// Only what is about a sampling parameter is passed on: other text may repeat the prompt.
@@ -289,6 +301,32 @@ var (
 	ranged = regexp.MustCompile(`^([a-z_]+) must [a-zA-Z0-9 _.,=\[\]()<>-]{1,100}$`)
 	suffix = regexp.MustCompile(` \(parameter=([a-z_]+)(, value=[^)]*)?\)$`)
 )
+
+var (
+	// SGLang's words for a grammar that its parser refuses, with the time and the parser's source:
+	//
+	//	Failed to compile structural_tag grammar: [15:31:44] /project/cpp/grammar_parser.cc:820: …
+	refusedGrammar = regexp.MustCompile(`Failed to compile [a-z_]+ grammar: (?:\[[0-9:]+\] )?(?:\S+:\d+: )?(.+)`)
+	// What could be a path of the engine's machine.
+	serverPath = regexp.MustCompile(`(?:/[A-Za-z0-9_.-]+){2,}`)
+	// SGLang's words for a limit that it keeps with a tokenizer only.
+	unavailableMinimum = regexp.MustCompile(`^min_new_tokens=\d+ is unavailable when skip_tokenizer_init`)
+)
+
+// grammarFault returns why the engine does not compile the request's grammar; "" if that is not
+// the error. The parser speaks of the grammar, which is the client's, and of no prompt.
+func (f failure) grammarFault() string {
+	if strings.Contains(f.message, "Grammar-based generation") {
+		return "it runs with --grammar-backend none, or with --skip-tokenizer-init"
+	}
+	m := refusedGrammar.FindStringSubmatch(f.message)
+	if m == nil {
+		return ""
+	}
+	reason := serverPath.ReplaceAllString(m[1], "…")
+	reason = strings.TrimRight(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), " .\r")
+	return cmp.Or(reason, "it does not compile")
+}
 
 // fault returns the OpenAI name of the parameter at fault and the reason. The
 // reason is the engine's text, or "" if that text may contain anything else.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,14 @@ var readErrorCases = []struct {
 	{
 		"vLLM: prompt echoed", 400, errorObject("2 validation errors:\n  {'type': 'list_type', 'loc': 'body.prompt.0', 'msg': 'Input should be a valid list', 'input': '200006'}\n  {'type': 'x', 'loc': 'body.temperature', 'msg': 'y', 'input': '1'}"),
 		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"SGLang: no minimum", 400, errorObject("min_new_tokens=3 is unavailable when skip_tokenizer_init=True (requires tokenizer for eos_token_id)."),
+		apierror.Error{Status: 400, Param: "min_tokens", Message: "The engine keeps no minimum, because it runs with --skip-tokenizer-init. Leave min_tokens out."},
+	},
+	{
+		"SGLang: an abort by somebody else", 400, errorObject("Aborted by AbortReq."),
+		apierror.Error{Status: 502, Code: "engine_aborted", Message: "The engine aborted the request. Send the request again."},
 	},
 	{"vLLM: token id", 400, errorObject("Token id 300000 is out of vocabulary"), apierror.Error{Status: 400, Message: textRefused}},
 	{
@@ -252,4 +261,26 @@ func FuzzReadError(f *testing.F) {
 			t.Errorf("message of %d bytes, cause of %d", len(err.Message), len(err.Cause.Error()))
 		}
 	})
+}
+
+// TestGrammarFault shows that the client gets the parser's own reason of a grammar that SGLang does
+// not compile, by HTTP and gRPC, and nothing of the engine's machine.
+func TestGrammarFault(t *testing.T) {
+	for said, want := range map[string]string{
+		"Failed to compile structural_tag grammar: [15:31:44] /project/cpp/grammar_parser.cc:820: EBNF parser error at line 1, column 13: Expect element, but got \n":     "EBNF parser error at line 1, column 13: Expect element, but got",
+		"Failed to compile ebnf grammar: [15:31:48] /project/cpp/regex_converter.cc:83: Regex parsing error at position 5: The parenthesis is not closed.\n":              "Regex parsing error at position 5: The parenthesis is not closed",
+		"the engine could not continue the request under its constraint: the scheduler aborted the request: Failed to compile structural_tag grammar: no /usr/lib/x/y.so": "no …",
+		"Grammar-based generation (json_schema, regex, ebnf, structural_tag) is not supported when the server is launched with --grammar-backend none":                    "it runs with --grammar-backend none, or with --skip-tokenizer-init",
+		"Failed to compile structural_tag grammar: [15:31:48] /project/cpp/a.cc:1: " + strings.Repeat("é", 400):                                                           strings.Repeat("é", 150),
+	} {
+		event := fmt.Sprintf(`data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"abort","message":%q,"status_code":400,"err_type":"BadRequestError"},"completion_tokens":1}}`+"\n\n", said)
+		_, err := sglang{}.NewDecoder(&Request{N: 1}).Feed([]byte(event), nil)
+		trailer := map[string]string{"grpc-status": "3", "grpc-message": url.PathEscape(said)}
+		for kind, err := range map[string]*apierror.Error{"HTTP": err, "gRPC": statusError(func(name string) string { return trailer[name] })} {
+			var cause *Cause
+			if err == nil || err.Status != 400 || err.Message != "The engine does not take the grammar of the output: "+want+"." || !errors.As(err, &cause) || !cause.Grammar {
+				t.Errorf("%s: %v: %+v", kind, err, cause)
+			}
+		}
+	}
 }

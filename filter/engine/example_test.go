@@ -12,7 +12,7 @@ import (
 // may arrive in pieces of any size.
 func Example() {
 	dialect, _ := engine.ByKind("sglang")
-	request := &engine.Request{ID: "chatcmpl-1", N: 1, MaxTokens: 16, Prompt: harmony.AppendEncodeSpecial(nil, "<|start|>user<|message|>Hi<|end|><|start|>assistant")}
+	request := &engine.Request{ID: engine.CallID{Request: "chatcmpl-1"}, N: 1, MaxTokens: 16, Prompt: harmony.AppendEncodeSpecial(nil, "<|start|>user<|message|>Hi<|end|><|start|>assistant")}
 	httpRequest, err := dialect.Encode(request)
 	if err != nil {
 		log.Fatal(err)

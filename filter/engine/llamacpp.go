@@ -79,7 +79,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)
 
-	return o.request("/completion", r.ID), nil
+	return o.request("/completion", r.ID.String()), nil
 }
 
 // llamacppSeed returns a seed of 31 bits, or -1 for a random one.

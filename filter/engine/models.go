@@ -27,9 +27,11 @@ type ModelInformer interface {
 
 // modelInfo contains the field numbers of a GetModelInfoResponse.
 type modelInfo struct {
-	id      protowire.Number
-	path    protowire.Number // path of the model, used if it has no id; 0: no such field
-	context protowire.Number
+	id   protowire.Number
+	path protowire.Number // path of the model, used if it has no id; 0: no such field
+	// Lengths, of which the smallest counts: SGLang's max_context_length is the size of its
+	// cache, and max_req_input_len what it takes.
+	context, input protowire.Number // 0: no such field
 }
 
 func (d *grpcDialect) EncodeModelInfo() *HTTPRequest {
@@ -52,9 +54,10 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	var path string
 	ok = readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		switch {
-		case number == d.info.context && kind == protowire.VarintType:
-			// -1 and its like stand for no length.
-			if v, _ := protowire.ConsumeVarint(value); v <= maxContext {
+		case kind == protowire.VarintType && (number == d.info.context || number == d.info.input):
+			// 0, -1 and their like stand for no length.
+			v, _ := protowire.ConsumeVarint(value)
+			if v > 0 && v <= maxContext && (m.ContextLength == 0 || int(v) < m.ContextLength) {
 				m.ContextLength = int(v)
 			}
 		case kind != protowire.BytesType:

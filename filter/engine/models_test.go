@@ -43,6 +43,24 @@ func TestModelInfo(t *testing.T) {
 	}
 }
 
+// The context length is the smallest length that an engine reports. SGLang has the size of its
+// cache in the place of the first.
+func TestSmallestLength(t *testing.T) {
+	for _, c := range []struct {
+		context, input int64
+		want           int
+	}{{65536, 8186, 8186}, {8186, 65536, 8186}, {65536, 0, 65536}, {0, 8186, 8186}, {-1, 8186, 8186}, {65536, -1, 65536}, {0, 0, 0}} {
+		var m message
+		m.text(6, "gpt-oss")
+		m.integer(14, c.input)
+		m.integer(7, c.context)
+		got, err := sglangGRPC.ReadModelInfo(frame(m.b), func(string) string { return "0" })
+		if err != nil || got.ContextLength != c.want {
+			t.Errorf("of %d and %d the context length is %d: %v", c.context, c.input, got.ContextLength, err)
+		}
+	}
+}
+
 func FuzzModelInfo(f *testing.F) {
 	f.Add(frame([]byte("\x0a\x01x\x18\x05")))
 	f.Fuzz(func(t *testing.T, body []byte) {

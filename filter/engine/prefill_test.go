@@ -35,7 +35,7 @@ func TestDisaggregating(t *testing.T) {
 // one of the prefill and decode requests.
 func disaggregatedRequest() *Request {
 	return &Request{
-		ID: "chatcmpl-1", Model: "m", Prompt: []harmony.Token{1, 2, 300}, N: 1, MaxTokens: 50,
+		ID: CallID{Request: "chatcmpl-1"}, Model: "m", Prompt: []harmony.Token{1, 2, 300}, N: 1, MaxTokens: 50,
 		StopTokens: []harmony.Token{200007}, Constraint: constraint.Text("x"), Whole: true, Logprobs: true,
 	}
 }

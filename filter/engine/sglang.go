@@ -27,7 +27,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	}
 
 	o := newBody(r)
-	o.text("rid", r.ID)
+	o.text("rid", r.ID.String())
 	o.ids("input_ids", r.Prompt)
 	o.name("sampling_params")
 	p := newObject(o.b)

@@ -10,11 +10,11 @@ var sglangGRPC = &grpcBootstrapRoom{grpcDialect: &grpcDialect{
 	readLogprobs: (*logprobs).readColumns,
 	chunk:        replyMessage{field: 2, ids: 1, cached: 4, logprobs: 5, index: 8},
 	complete:     replyMessage{field: 3, ids: 1, finish: 2, cached: 5, logprobs: 6, index: 11},
-	info:         modelInfo{id: 6, path: 1, context: 7},
+	info:         modelInfo{id: 6, path: 1, context: 7, input: 14},
 }}
 
 func encodeSGLangRequest(m *message, r *Request) {
-	m.text(1, r.ID)
+	m.text(1, r.ID.String())
 	m.prompt(2, r.Prompt)
 
 	// A field that is absent has protobuf's zero, which is no neutral value of most of these.

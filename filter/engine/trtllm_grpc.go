@@ -34,7 +34,7 @@ func validateTRTLLM(r *Request) *apierror.Error {
 // encodeTRTLLMRequest writes a GenerateRequest. It requests the stop token,
 // which is omitted by default.
 func encodeTRTLLMRequest(m *message, r *Request) {
-	m.text(1, r.ID)
+	m.text(1, r.ID.String())
 	m.prompt(2, r.Prompt)
 
 	// A field that is absent has protobuf's zero, which is no neutral value of most of these.

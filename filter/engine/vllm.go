@@ -44,7 +44,7 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	}
 	o.structuredOutputs(r)
 	o.scheduling(r)
-	return o.request("/v1/completions", r.ID), nil
+	return o.request("/v1/completions", r.ID.String()), nil
 }
 
 func (vllm) NewDecoder(r *Request) Decoder {

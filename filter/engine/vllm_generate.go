@@ -46,5 +46,5 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.streaming(r)
 	o.kvTransferParams(r)
 	o.scheduling(r)
-	return o.request("/inference/v1/generate", r.ID), nil
+	return o.request("/inference/v1/generate", r.ID.String()), nil
 }

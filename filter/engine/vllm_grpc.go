@@ -13,7 +13,7 @@ var vllmGRPC = &grpcKVTransfer{paramsField: 12, grpcDialect: &grpcDialect{
 }}
 
 func encodeVLLMRequest(m *message, r *Request) {
-	m.text(1, r.ID)
+	m.text(1, r.ID.String())
 	m.prompt(2, r.Prompt)
 
 	// A field that is absent has protobuf's zero, which is no neutral value of most of these.

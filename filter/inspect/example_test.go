@@ -17,7 +17,7 @@ func Example() {
 		now = now.Add(10 * time.Millisecond)
 		return now
 	})
-	tape.Call(&engine.Request{ID: "r1-0", Prompt: harmony.AppendEncodeSpecial(nil, "<|start|>user<|message|>Hello<|end|><|start|>assistant")}, 0)
+	tape.Call(&engine.Request{ID: engine.CallID{Request: "r1-0"}, Prompt: harmony.AppendEncodeSpecial(nil, "<|start|>user<|message|>Hello<|end|><|start|>assistant")}, 0)
 	tape.Chunks([]engine.Chunk{{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>Hi!<|return|>"), Finish: engine.FinishStop}})
 	r := tape.Ended(record.Result{Outcome: "ok"})
 

@@ -32,13 +32,13 @@ func taped(id, model, outcome string) *record.Record {
 	})
 	tokens := func(text string) []harmony.Token { return harmony.AppendEncodeSpecial(nil, text) }
 	prompt := tokens("<|start|>system<|message|>You.<|end|><|start|>user<|message|>Weather?<|end|><|start|>assistant")
-	tape.Call(&engine.Request{ID: id + "-0", Prompt: prompt, N: 1}, 0)
+	tape.Call(&engine.Request{ID: engine.CallID{Request: id}, Prompt: prompt, N: 1}, 0)
 	tape.Answer(200, func(string) string { return "" }, nil)
 	tape.Chunks([]engine.Chunk{{Tokens: tokens("<|channel|>commentary to=functions.f"), Usage: &engine.Usage{CachedTokens: 4}, Logprobs: []engine.Logprob{{Value: -0.5}}}})
 	tape.Chunks([]engine.Chunk{{Tokens: tokens(" <|constrain|>json<|message|>{}<|call|>"), Finish: engine.FinishStop}})
 	tape.Happened(record.KindEnd)
 	tape.Tool(tools.Job{Server: &tools.Server{Label: "docs"}, Tool: "f"}, func() tools.Result { return tools.Result{Text: "sun"} })
-	tape.Call(&engine.Request{ID: id + "-1", Prompt: append(slices.Clone(prompt), tokens("<|channel|>final<|message|>")...), N: 1}, 0)
+	tape.Call(&engine.Request{ID: engine.CallID{Number: 1, Request: id}, Prompt: append(slices.Clone(prompt), tokens("<|channel|>final<|message|>")...), N: 1}, 0)
 	tape.Chunks([]engine.Chunk{{Tokens: tokens("Sun.")}})
 	tape.Sent([]byte("data: Sun.\n\n"))
 	tape.Broken(record.AtConnection, http.ErrAbortHandler)
@@ -67,11 +67,11 @@ func TestOf(t *testing.T) {
 	}
 	want := []Step{
 		{"decode", "", 0, 0, 1000},
-		{"queue", "a-0", 1, 1000, 3000},
-		{"generate", "a-0", 1, 3000, 4000},
+		{"queue", "-0-a", 1, 1000, 3000},
+		{"generate", "-0-a", 1, 3000, 4000},
 		{"tool", "docs.f", 0, 7000, 8000},
-		{"queue", "a-1", 2, 9000, 10000},
-		{"generate", "a-1", 2, 10000, 11000},
+		{"queue", "-1-a", 2, 9000, 10000},
+		{"generate", "-1-a", 2, 10000, 11000},
 		{"end", "", 0, 12000, 13000},
 	}
 	if diff := cmp.Diff(want, v.Steps); diff != "" {

@@ -73,7 +73,7 @@ func TestRepairs(t *testing.T) {
 			t.Parallel()
 			tape := record.NewTape(record.Record{Started: started}, 1<<20, func() time.Time { return started })
 			for i := 0; i < len(c.outputs); i += 2 {
-				tape.Call(&engine.Request{ID: "r", Prompt: harmony.AppendEncodeSpecial(nil, c.outputs[i]), N: 1}, 0)
+				tape.Call(&engine.Request{ID: engine.CallID{Request: "r"}, Prompt: harmony.AppendEncodeSpecial(nil, c.outputs[i]), N: 1}, 0)
 				tape.Chunks([]engine.Chunk{{Tokens: harmony.AppendEncodeSpecial(nil, c.outputs[i+1])}})
 			}
 			r := tape.Ended(record.Result{Outcome: c.outcome, Repairs: c.counted})

@@ -210,7 +210,7 @@ func TestDisaggregatedCall(t *testing.T) {
 			})
 			dialect, _ := engine.ByKind(c.kind)
 			calls := client.Dial(t.Context(), http.Header{"X-Harmony-Prefix": {"key"}}, run.Target{Engine: "main", Dialect: dialect})
-			if err := calls.Call(&engine.Request{ID: "1", Model: "m", Prompt: []uint32{1, 2}, N: 1, MaxTokens: 9}, run.Retry{}); err != nil {
+			if err := calls.Call(&engine.Request{ID: engine.CallID{Request: "1"}, Model: "m", Prompt: []uint32{1, 2}, N: 1, MaxTokens: 9}, run.Retry{}); err != nil {
 				t.Fatal(err)
 			}
 			status, text, prompt, failure := answerOf(t, calls.Events())
@@ -263,7 +263,7 @@ func TestDecodeBodyIsReleased(t *testing.T) {
 	})
 	dialect, _ := engine.ByKind("sglang")
 	calls := client.Dial(t.Context(), http.Header{}, run.Target{Engine: "main", Dialect: dialect})
-	d, rejected := newDisaggregated(calls, client.prefills["main"], &engine.Request{ID: "1", Model: "m", Prompt: make([]uint32, 100_000), N: 1, MaxTokens: 9}, run.Retry{})
+	d, rejected := newDisaggregated(calls, client.prefills["main"], &engine.Request{ID: engine.CallID{Request: "1"}, Model: "m", Prompt: make([]uint32, 100_000), N: 1, MaxTokens: 9}, run.Retry{})
 	if rejected != nil {
 		t.Fatal(rejected)
 	}

@@ -123,7 +123,7 @@ type decoder struct {
 // request returns the request without its first turn.
 func (d *decoder) request() *Request {
 	r := &Request{
-		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored,
+		api: d.api, rc: d.rc, id: d.input.Engine.ID.Request, model: d.input.Engine.Model, ignored: d.ignored,
 		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
 		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
 		compacts: d.compaction.asked, prepares: d.prepares,
@@ -195,8 +195,8 @@ func (d *decoder) finish() *apierror.Error {
 	}
 	d.offerUnsearchable()
 
-	e.ID = d.rc.ID("msg_")
-	d.input.Replies.Own = e.ID
+	e.ID.Request = d.rc.ID("msg_")
+	d.input.Replies.Own = e.ID.Request
 	e.Whole = !d.options.stream
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 
 const (
 	fetchTimeout = 3 * time.Second  // for one list
-	fresh        = 10 * time.Second // how long an engine's answer, or its failure, is used
+	fresh        = 10 * time.Second // how long an engine's answer is used, and at most its failure
 	maxListBytes = 4 << 20
 )
 
@@ -198,11 +198,21 @@ func (d *Directory) askEngine(name string) *engineAnswer {
 		list, err := d.fetch(name)
 		logChange(d.o.Log.WithField("engine", name), "engine", &e.fails, err)
 		answer.models = engineModels{list.Get("data"), err}
-		if err == nil {
-			e.keepLengths(answer.models.data)
+		if err != nil {
+			e.failed(now, d.o.Now())
+			return
 		}
+		e.keepLengths(answer.models.data)
 	})
 	return answer
+}
+
+// failed has an engine that has failed asked again after as long as its failure took: at once
+// where nothing listens yet, and not by every client where it does not answer in time.
+func (e *engineList) failed(asked, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.until = now.Add(min(now.Sub(asked), fresh))
 }
 
 // logChange logs when a source begins to fail, and when it works again.

@@ -17,7 +17,7 @@ func Example() {
 		now = now.Add(time.Millisecond)
 		return now
 	})
-	tape.Call(&engine.Request{ID: "r1-0", Prompt: harmony.AppendEncode(nil, "Hello")}, 0)
+	tape.Call(&engine.Request{ID: engine.CallID{Request: "r1-0"}, Prompt: harmony.AppendEncode(nil, "Hello")}, 0)
 	tape.Chunks([]engine.Chunk{{Tokens: harmony.AppendEncode(nil, " world")}})
 	tape.Sent([]byte("data: world"))
 	whole := tape.Ended(record.Result{Outcome: "ok"})

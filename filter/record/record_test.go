@@ -35,8 +35,8 @@ const secret = "planted-secret-4711"
 func play(t *Tape) {
 	t.ID("resp_1")
 	t.Clock(started)
-	t.Call(&engine.Request{ID: "resp_1-0", Prompt: harmony.AppendEncode(nil, "Say "+secret+" twice."), N: 1, MaxTokens: 10}, 0)
-	t.Call(&engine.Request{ID: "resp_1-1", Prompt: harmony.AppendEncode(nil, "Say "+secret+" twice. No."), N: 1, MaxTokens: 10}, 1)
+	t.Call(&engine.Request{ID: engine.CallID{Request: "resp_1-0"}, Prompt: harmony.AppendEncode(nil, "Say "+secret+" twice."), N: 1, MaxTokens: 10}, 0)
+	t.Call(&engine.Request{ID: engine.CallID{Request: "resp_1-1"}, Prompt: harmony.AppendEncode(nil, "Say "+secret+" twice. No."), N: 1, MaxTokens: 10}, 1)
 	t.Answer(200, func(name string) string { return map[string]string{"content-type": "text/event-stream"}[name] }, &engine.Usage{CachedTokens: 3})
 	t.Happened(KindPrefill)
 	t.Chunks([]engine.Chunk{{

@@ -111,7 +111,7 @@ func (t *Tape) Call(r *engine.Request, retry int) {
 	shared := sharedTokens(t.prompt, r.Prompt)
 	t.prompt = r.Prompt
 	c := &Call{
-		ID: r.ID, Retry: retry, Shared: shared, Prompt: slices.Clone(r.Prompt[shared:]), Count: len(r.Prompt),
+		ID: r.ID.String(), Retry: retry, Shared: shared, Prompt: slices.Clone(r.Prompt[shared:]), Count: len(r.Prompt),
 		Options: r.AppendSampling(nil),
 	}
 	t.addLocked(4*len(c.Prompt)+len(c.Options), Event{Kind: KindCall, Call: c})

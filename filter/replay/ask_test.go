@@ -50,7 +50,7 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	var got string
 	warm := 1.0
-	request := &engine.Request{ID: "a", Model: "gpt-oss", Prompt: []harmony.Token{1, 2}, N: 3, MaxTokens: 9, Temperature: &warm}
+	request := &engine.Request{ID: engine.CallID{Request: "a"}, Model: "gpt-oss", Prompt: []harmony.Token{1, 2}, N: 3, MaxTokens: 9, Temperature: &warm}
 	e := vllm(t, answer, &got)
 	e.Model, e.Greedy = "other", true
 	o, err := e.Ask(t.Context(), request)

@@ -156,7 +156,7 @@ func TestDecodeMaps(t *testing.T) {
 	number := func(f float64) *float64 { return &f }
 	seed, topK, priority := int64(-5), 40, -2
 	want := &engine.Request{
-		ID: "resp_req-1-5feceb66", Model: "gpt-oss-20b", Prompt: got.Prompt, N: 1, MaxTokens: 7, Temperature: number(0.5), TopP: number(0.9), TopK: &topK,
+		ID: engine.CallID{Unique: "5feceb66", Number: 1, Request: "resp_req-1"}, Model: "gpt-oss-20b", Prompt: got.Prompt, N: 1, MaxTokens: 7, Temperature: number(0.5), TopP: number(0.9), TopK: &topK,
 		FrequencyPenalty: number(-1), PresencePenalty: number(1), Seed: &seed, CacheSalt: "s", Priority: &priority, Whole: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -48,7 +48,7 @@ func TestArgumentsAreAskedForAgain(t *testing.T) {
 			if got := again.Prompt[len(first.Prompt):]; spelled(t, got) != calledHeader {
 				t.Errorf("asked after %q", spelled(t, got))
 			}
-			if again.Constraint == nil || again.MaxTokens != first.MaxTokens-len(tokens(calledHeader)) || again.ID == first.ID {
+			if again.Constraint == nil || again.MaxTokens != first.MaxTokens-len(tokens(calledHeader)) {
 				t.Errorf("asked with %+v", again)
 			}
 			r.feed(ok(), bytesOf(event("stop", tokens(rightArgument+"<|call|>")...)), Ended(nil))

@@ -48,8 +48,7 @@ type modelCall struct {
 	request *engine.Request // nil before the first
 
 	// This attempt of several.
-	id       string // of the request at the first attempt
-	repeated bool   // it has been made once more
+	repeated bool // it has been made once more
 	retry    Retry
 	replica  string // that answers; "": unknown
 
@@ -85,7 +84,7 @@ func (r *Run) makeCall(req *engine.Request) {
 
 	// The output is kept if a lost call could be continued, and if a quota that is used up ends
 	// the choices in place of the engine.
-	r.call = modelCall{id: req.ID}
+	r.call = modelCall{}
 	if r.o.Mode == api.Loop {
 		quotaEnds := r.spend.quota != nil && r.spend.quota.Ends()
 		r.continuation.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || quotaEnds)
@@ -95,7 +94,11 @@ func (r *Run) makeCall(req *engine.Request) {
 	r.sendCall(req, Retry{})
 }
 
+// sendCall makes a model call, which has a number of its own: the engine may not have noticed yet
+// that the call before is gone.
 func (r *Run) sendCall(req *engine.Request, retry Retry) {
+	r.calls++
+	req.ID.Number = r.calls
 	if err := r.o.Executor.Call(req, retry); err != nil {
 		r.fail(err)
 		return
@@ -124,7 +127,6 @@ func (r *Run) await(req *engine.Request, retry Retry) {
 	r.call = modelCall{
 		phase:    callSent,
 		request:  req,
-		id:       r.call.id,
 		repeated: r.call.repeated,
 		retry:    retry,
 		choices:  req.N,
@@ -361,15 +363,8 @@ func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 		// Headers wait for the new answer as they did for the first.
 		r.timers.Clear(TimerHold)
 		r.env.Telemetry.Retried(r.rec, reason, r.now)
-		r.resend(req, retry)
+		r.sendCall(&req, retry)
 	}, refused)
-}
-
-// resend makes a call under another id: the engine may not have noticed yet that
-// the attempt before is gone.
-func (r *Run) resend(req engine.Request, retry Retry) {
-	req.ID = fmt.Sprintf("%s-%d", r.call.id, max(retry.Number, 1)+1)
-	r.sendCall(&req, retry)
 }
 
 // avoidExcluded reports whether a retry has reached the excluded replica again,
@@ -381,7 +376,8 @@ func (r *Run) avoidExcluded() bool {
 		return false
 	}
 	retry.Number++
-	r.resend(*r.call.request, retry)
+	again := *r.call.request
+	r.sendCall(&again, retry)
 	return true
 }
 

@@ -2,7 +2,6 @@ package run
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -70,7 +69,6 @@ type continuation struct {
 	begun   int // tokens of that choice before it
 
 	// Of the step.
-	calls   int  // that have continued choices
 	again   int  // how often reasoning was ended that had been ended before
 	counted bool // the counts of cached tokens are known
 
@@ -95,7 +93,7 @@ func (c *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	}
 
 	c.request, c.current, c.begun = req, allChoices, 0
-	c.calls, c.again, c.counted = 0, 0, false
+	c.again, c.counted = 0, false
 	if req.N == 1 {
 		c.one[0] = choice{asked: req, tokens: c.beginning[:0], watcher: watcher}
 		c.choices = c.one[:]
@@ -273,10 +271,6 @@ func (c *continuation) following(choice *choice) (req *engine.Request, finish en
 	if req = choice.rest(c.turn); req == nil {
 		return nil, engine.FinishLength
 	}
-
-	// An id of its own: the engine may not have noticed yet that the call before is gone.
-	c.calls++
-	req.ID = fmt.Sprintf("%s-c%d", c.request.ID, c.calls)
 	return req, engine.FinishNone
 }
 
@@ -394,7 +388,7 @@ func (r *Run) continueNext(retry Retry) {
 
 		// Headers that are not sent yet wait for the new answer as they did for the first.
 		c.current, c.begun = i, len(choice.tokens)
-		r.call.id, r.call.repeated = req.ID, false
+		r.call.repeated = false
 		r.timers.Clear(TimerHold)
 		r.reserveAgain(c.left(), func() { r.sendCall(req, retry) }, r.endsWithQuota)
 		return

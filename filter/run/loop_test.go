@@ -109,7 +109,7 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		job := jobFunc(func(context.Context) (any, error) { time.Sleep(20 * time.Second); return "found", nil })
-		s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1, MaxTokens: 100}}, {Jobs: []api.Job{job}}, {Call: &engine.Request{ID: "2", N: 1, MaxTokens: 100}}}},
+		s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: engine.CallID{Request: "1"}, N: 1, MaxTokens: 100}}, {Jobs: []api.Job{job}}, {Call: &engine.Request{ID: engine.CallID{Request: "2"}, N: 1, MaxTokens: 100}}}},
 			[]Event{ok(), Broken(errBroken)}, answer("x"), answer("yz"))
 		s.loop(t.Context())
 		want := "data: 1 tokens\n\ndata: 1 jobs\n\n" + api.KeepAliveComment + "data: job 0: found, <nil>\n\ndata: 1 tokens\n\ndata: [DONE]\n\n"
@@ -139,7 +139,7 @@ func TestServeWithAJobThatHangs(t *testing.T) {
 				free := make(chan struct{})
 				job := jobFunc(func(context.Context) (any, error) { <-free; return nil, nil })
 				s := serve(t, scriptedReply{
-					steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1, MaxTokens: 100}}, {Jobs: []api.Job{job}}}, onFail: []api.Step{{Jobs: []api.Job{job}}},
+					steps: []api.Step{{Call: &engine.Request{ID: engine.CallID{Request: "1"}, N: 1, MaxTokens: 100}}, {Jobs: []api.Job{job}}}, onFail: []api.Step{{Jobs: []api.Job{job}}},
 				}, answer("x"))
 				if c.after > 0 {
 					go func() {
@@ -171,7 +171,7 @@ func TestServeACanceledRun(t *testing.T) {
 			stored = ctx.Err() == nil
 			return nil, nil
 		})
-		s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1, MaxTokens: 100}}}, onCancel: []api.Job{save}}, []Event{ok(), bytesOf(event("", tokens("x")...))})
+		s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: engine.CallID{Request: "1"}, N: 1, MaxTokens: 100}}}, onCancel: []api.Job{save}}, []Event{ok(), bytesOf(event("", tokens("x")...))})
 		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 		defer leave()
 		s.loop(ctx)
@@ -199,7 +199,7 @@ func TestHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1, MaxTokens: 100}}}}, answer("x"))
+				s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: engine.CallID{Request: "1"}, N: 1, MaxTokens: 100}}}}, answer("x"))
 				s.runner.Hold(true)
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {

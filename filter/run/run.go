@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"math"
 	"net/http"
 	"time"
@@ -141,6 +142,7 @@ type Run struct {
 
 	// The model call being made, and what is kept of the output of the step.
 	call         modelCall
+	calls        int // that were made
 	continuation continuation
 	spend        spending
 	output       outputRoom
@@ -180,7 +182,6 @@ func (r *Run) Start() {
 // Await waits for the answer to the one model call of a reply in the mode
 // SingleCall, which Envoy makes.
 func (r *Run) Await(req *engine.Request) {
-	r.call.id = req.ID
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.rec.Tape.Call(req, 0)
 	r.await(req, Retry{})
@@ -304,6 +305,12 @@ func (r *Run) Fail(err *apierror.Error) {
 func (r *Run) fail(err *apierror.Error) {
 	if r.phase == phaseEnded {
 		return
+	}
+
+	// Only the request knows of which field the grammar is that an engine has refused.
+	var cause *engine.Cause
+	if errors.As(err, &cause) && cause.Grammar {
+		err.Param = r.reply.Turn().ConstraintParam()
 	}
 
 	r.rec.CallEnded(err, r.now)

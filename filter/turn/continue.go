@@ -45,9 +45,7 @@ func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *ap
 	}
 	next.diagnosed.next(same, prompt)
 
-	// Each model call of a reply has an id of its own.
 	request := *t.Engine
-	request.ID = t.id + "-t" + strconv.Itoa(next.number+1)
 	request.Prompt, request.MaxTokens = prompt, room
 
 	// A call is required in the first turn only.

@@ -19,7 +19,8 @@ var EngineFields = jsontext.Table[*engine.Request]{
 		Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return v.SetNumber(&r.Temperature, 0, 2) },
 	},
 	"top_p": {
-		Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return v.SetNumber(&r.TopP, 0, 1) },
+		// Of the engines some refuse 0, and others take it for all tokens.
+		Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return setPositive(&r.TopP, v, 1) },
 	},
 	"frequency_penalty": {Read: func(r *engine.Request, v jsontext.Field) *apierror.Error {
 		return v.SetNumber(&r.FrequencyPenalty, -2, 2)
@@ -48,6 +49,15 @@ var EngineFields = jsontext.Table[*engine.Request]{
 		r.CacheSalt = strings.Clone(salt)
 		return err
 	}},
+}
+
+// setPositive sets dst to a number that is greater than 0 and at most most.
+func setPositive(dst **float64, v jsontext.Field, most float64) *apierror.Error {
+	err := v.SetNumber(dst, 0, most)
+	if err == nil && **dst == 0 {
+		return apierror.Invalid(v.Path, "The field %q must be greater than 0.", v.Path)
+	}
+	return err
 }
 
 // SetChoice sets a tool_choice that is a word. It reports whether the word is

@@ -23,7 +23,7 @@ func TestSamplingFields(t *testing.T) {
 		below, above, wrong string
 	}{
 		"temperature":       {"Temperature", []string{"0", "2"}, "-0.1", "2.1", `"1"`},
-		"top_p":             {"TopP", []string{"0", "1"}, "-0.1", "1.1", "true"},
+		"top_p":             {"TopP", []string{"0.001", "1"}, "0", "1.1", "true"},
 		"frequency_penalty": {"FrequencyPenalty", []string{"-2", "2"}, "-2.1", "2.1", "[]"},
 		"presence_penalty":  {"PresencePenalty", []string{"-2", "2"}, "-2.1", "2.1", "{}"},
 		"top_k":             {"TopK", []string{"-1", "2147483647"}, "-2", "2147483648", "1.5"},

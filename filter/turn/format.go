@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -224,5 +225,10 @@ func oneFormat(first, next *Format, path string) (*Format, *apierror.Error) {
 	if first != nil {
 		return nil, apierror.Invalid(path, "The request has more than one output format. Keep one of them.")
 	}
+	next.path = cmp.Or(next.path, path)
 	return next, nil
 }
+
+// ConstraintParam is the field of the request from which the grammar of the output comes: that of
+// the output format, if there is one.
+func (t *Turn) ConstraintParam() string { return t.constraintParam }

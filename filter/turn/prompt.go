@@ -86,8 +86,11 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
+	turn.constraintParam = "tools"
+	if in.Format != nil {
+		turn.constraintParam = in.Format.path
+	}
 	turn.watching = rc.watchRules(in)
-	turn.id = turn.Engine.ID
 
 	// Where any output is valid there is nothing to verify.
 	if format != nil {
@@ -179,7 +182,7 @@ func (rc *RequestContext) engineRequest(
 	in *Input, prompt []harmony.Token, format constraint.Format,
 ) (*engine.Request, *apierror.Error) {
 	request := in.Engine
-	request.ID += rc.distinction()
+	request.ID.Unique, request.ID.Number = rc.unique(), 1
 	request.Prompt = prompt
 	request.Model = cmp.Or(rc.Model.Upstream, request.Model)
 	request.N = max(request.N, 1)
@@ -189,11 +192,11 @@ func (rc *RequestContext) engineRequest(
 	return &request, rc.budget(&request)
 }
 
-// distinction returns a suffix that makes the engine's request id unique: a client
-// may send several requests with one x-request-id.
-func (rc *RequestContext) distinction() string {
+// unique returns what tells the request from others at the engine. Ids that [Env.NewID] makes
+// have no length that is sure.
+func (rc *RequestContext) unique() string {
 	sum := sha256.Sum256([]byte(rc.NewID("")))
-	return "-" + hex.EncodeToString(sum[:4])
+	return hex.EncodeToString(sum[:4])
 }
 
 // validate rejects conversations that are invalid in all APIs.

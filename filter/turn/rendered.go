@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -31,7 +32,7 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 		return nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(err)
 	}
 
-	w := jsontext.Writer(dst).Open().Text("object", object).Text("request_id", request.ID).Text("model", model)
+	w := jsontext.Writer(dst).Open().Text("object", object).Text("request_id", renderedID(request.ID)).Text("model", model)
 	w = w.Int("token_count", int64(len(request.Prompt))).Int("context_length", int64(t.rc.ContextLength()))
 	w = w.Key("token_ids").OpenList()
 	for _, id := range request.Prompt {
@@ -55,6 +56,10 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 	w = appendStrings(w.Key("ignored"), ignored)
 	return w.Close(), nil
 }
+
+// renderedID is the id with which a client makes the call itself, once. The id of the reply begins
+// as those of the API do, so that the end of it is what differs.
+func renderedID(id engine.CallID) string { return id.Request + "-" + id.Unique }
 
 func appendStrings(w jsontext.Writer, list []string) jsontext.Writer {
 	w = w.OpenList()

@@ -56,15 +56,6 @@ var SamplingFields = withDialects(jsontext.Table[Sampling]{
 	"custom_logit_processor": {Refused: "custom_logit_processor is not supported. Leave it out."},
 })
 
-func (s Sampling) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
-	e := &s.Input.Engine
-	err := v.SetNumber(&e.RepetitionPenalty, 0, 2)
-	if err == nil && *e.RepetitionPenalty == 0 {
-		return apierror.Invalid(v.Path, "The field \"repetition_penalty\" must be greater than 0.")
-	}
-	return err
-}
-
 // FinishLength checks what the request says of the length of its output, when all fields
 // are known. limit is the name of the field that limits it.
 func (in *Input) FinishLength(limit string) *apierror.Error {
@@ -156,4 +147,8 @@ func (s Sampling) readStopTokens(v jsontext.Field) *apierror.Error {
 		e.StopTokens = append(e.StopTokens, harmony.Token(id))
 		return err
 	})
+}
+
+func (s Sampling) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
+	return setPositive(&s.Input.Engine.RepetitionPenalty, v, 2)
 }

@@ -58,6 +58,8 @@ type Format struct {
 	Announced *harmony.ResponseFormat
 	// The whole schema is enforced, not only the part that grammars can express.
 	Strict bool
+	// The field of the request that has it, once it is set.
+	path string
 }
 
 // maxStrictSchemas bounds the schemas that an engine has to compile into a

@@ -394,8 +394,8 @@ type Input struct {
 	// IgnoreEOS makes the output as long as its limit of tokens; see [Input.FinishLength].
 	IgnoreEOS bool
 
-	// Engine holds the sampling parameters of the request. Its ID is the result of
-	// [RequestContext.ID], to which Prepare appends - and 8 random hex digits.
+	// Engine holds the sampling parameters of the request. Of its ID the Request is the result
+	// of [RequestContext.ID]; Prepare sets the rest.
 	// Prepare sets Model and Prompt. It sets MaxTokens if it is 0, and limits it to
 	// what the context leaves.
 	Engine engine.Request
@@ -417,6 +417,8 @@ type Turn struct {
 	affinity Affinity
 	routing  RoutingInfo
 
+	constraintParam string
+
 	// What the output is read with.
 
 	tools    *toolset
@@ -437,8 +439,6 @@ type Turn struct {
 
 	// Of the turn in its reply, from 0.
 	number int
-	// Of the engine request of the reply's first turn.
-	id string
 	// Where in the prompt the model's own message begins.
 	completionStart int
 	// What the turn's choice keeps; nil while it goes on, and if it keeps nothing.

@@ -412,10 +412,10 @@ func TestEngineID(t *testing.T) {
 	rc.RequestID = "same-id"
 	nonce := 0
 	rc.NewID = func(string) string { nonce++; return strconv.Itoa(nonce) }
-	form := regexp.MustCompile(`^chatcmpl-same-id-[0-9a-f]{8}$`)
+	form := regexp.MustCompile(`^[0-9a-f]{8}-1-chatcmpl-same-id$`)
 	var ids [2]string
 	for i := range ids {
-		id := prepare(t, rc, &Input{Items: []Item{userHi}, Engine: engine.Request{ID: rc.ID("chatcmpl-")}}).Engine.ID
+		id := prepare(t, rc, &Input{Items: []Item{userHi}, Engine: engine.Request{ID: engine.CallID{Request: rc.ID("chatcmpl-")}}}).Engine.ID.String()
 		if !form.MatchString(id) {
 			t.Errorf("id %q", id)
 		}

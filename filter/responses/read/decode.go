@@ -212,7 +212,7 @@ func (d *decoder) finish() *apierror.Error {
 		f.input.Session = *key
 	}
 
-	f.input.Engine.ID = d.rc.ID("resp_")
+	f.input.Engine.ID.Request = d.rc.ID("resp_")
 	f.input.Engine.Whole = !f.options.Stream
 	return nil
 }

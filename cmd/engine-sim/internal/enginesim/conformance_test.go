@@ -71,7 +71,7 @@ func TestNoEngineDefault(t *testing.T) {
 		if got["seed"] != nil && got["seed"] != -1. {
 			t.Errorf("%s: seed %v", kind, got["seed"])
 		}
-		if rec.RequestID != "chatcmpl-1" || !slices.Equal(rec.PromptIDs, ask("SAY x").Prompt) {
+		if rec.RequestID != "5feceb66-1-chatcmpl-1" || !slices.Equal(rec.PromptIDs, ask("SAY x").Prompt) {
 			t.Errorf("%s: request %q, %d ids", kind, rec.RequestID, len(rec.PromptIDs))
 		}
 	}

@@ -204,7 +204,8 @@ func (s *Sim) awaitPeer(ctx context.Context, req *modelRequest, local net.Addr) 
 
 func kvError(format string, args ...any) *apiError {
 	return &apiError{
-		http.StatusInternalServerError, "KVTransferError: " + fmt.Sprintf(format, args...), "InternalServerError", "",
+		status:  http.StatusInternalServerError,
+		message: "KVTransferError: " + fmt.Sprintf(format, args...), kind: "InternalServerError",
 	}
 }
 

@@ -96,7 +96,7 @@ func readGrammar(tag string) (*grammar, *apiError) {
 // that follows another element in a sequence.
 func (g *grammar) check() *apiError {
 	invalid := badRequest("", "Invalid structural tag specification.")
-	broken := &apiError{http.StatusInternalServerError, "Internal server error", "InternalServerError", ""}
+	broken := &apiError{status: http.StatusInternalServerError, message: "Internal server error", kind: "InternalServerError"}
 
 	parts := g.Elements
 	switch g.Type {
@@ -121,17 +121,17 @@ func (g *grammar) check() *apiError {
 
 	case "json_schema":
 		if !gjson.ValidBytes(g.Schema) || !patternsSupported(gjson.ParseBytes(g.Schema)) {
-			return invalid
+			return badGrammar("json_schema_converter.cc:4175", errors.New("the schema is not supported"))
 		}
 	case "regex":
 		var err error
 		if g.regex, err = compileRegex(g.Pattern); err != nil {
-			return invalid
+			return badGrammar("regex_converter.cc:83", err)
 		}
 	case "grammar":
 		var err error
 		if g.ebnf, err = readEBNF(g.Grammar); err != nil {
-			return invalid
+			return badGrammar("grammar_parser.cc:820", err)
 		}
 
 	case "sequence", "or":

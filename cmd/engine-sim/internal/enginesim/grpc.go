@@ -56,6 +56,7 @@ type grpcAPI struct {
 	info           infoFields
 	countsDelta    bool // completion_tokens counts only the ids of the message
 	repeats        bool // a Complete repeats the last ids, otherwise all
+	abortable      bool // by the id of a request (SGLang)
 	// reads which part of a request this engine does; nil: always all
 	partOf   func(*Sim, params) (*requestPart, *apiError)
 	transfer protowire.Number // field number of kv_transfer_params_json in a Complete
@@ -139,9 +140,9 @@ var sglangGRPC = grpcAPI{
 	},
 	readLogprobs: params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
 	info: infoFields{
-		id: []protowire.Number{1, 6}, generation: 3, context: 7, vocabulary: 8, kind: 10, stops: 11, architectures: 15,
+		id: []protowire.Number{1, 6}, generation: 3, context: 7, input: 14, vocabulary: 8, kind: 10, stops: 11, architectures: 15,
 	},
-	repeats: true,
+	repeats: true, abortable: true,
 }
 
 var trtllmGRPC = grpcAPI{
@@ -187,12 +188,12 @@ func (a grpcAPI) parse(body []byte) (map[string]json.RawMessage, *apiError) {
 	// the filter.
 	if len(body) < framePrefix || body[0] != 0 ||
 		uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-framePrefix) {
-		return nil, &apiError{http.StatusInternalServerError, "the request is not a single gRPC message", "", ""}
+		return nil, &apiError{status: http.StatusInternalServerError, message: "the request is not a single gRPC message"}
 	}
 
 	p := map[string]json.RawMessage{}
 	if !a.request.read(body[framePrefix:], p) {
-		return nil, &apiError{http.StatusInternalServerError, "Exception deserializing request!", "", ""}
+		return nil, &apiError{status: http.StatusInternalServerError, message: "Exception deserializing request!"}
 	}
 	return p, nil
 }
@@ -307,7 +308,7 @@ func (f protoField) readBias(b []byte, p map[string]json.RawMessage) bool {
 
 func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
-	req := &modelRequest{model: s.options.Models[0], form: formFrames}
+	req := &modelRequest{model: s.options.Models[0], form: formFrames, abortable: a.abortable}
 	if err := p.getAll(
 		field{"request_id", &req.id}, field{"stream", &req.stream},
 		field{"include_stop_token_in_output", &req.returnIDs},
@@ -345,8 +346,12 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	return req, nil
 }
 
-func (grpcAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
-	writeGRPCStatus(w, err.status, err.message)
+func (a grpcAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
+	message := err.message
+	if a.abortable && err.grammar != "" {
+		message = err.refusedGrammar()
+	}
+	writeGRPCStatus(w, err.status, message)
 }
 
 func (a grpcAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {

@@ -16,7 +16,9 @@ import (
 type infoFields struct {
 	id                              []protowire.Number
 	generation, context, vocabulary protowire.Number
-	kind, architectures, stops      protowire.Number
+	// Of the longest prompt: where there is one, the context length is the size of the cache.
+	input                      protowire.Number
+	kind, architectures, stops protowire.Number
 }
 
 // calls are the calls beside Generate, by name.
@@ -77,7 +79,13 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 	}
 
 	integer(f.generation, 1)
-	integer(f.context, uint64(s.options.ContextLength)) //nolint:gosec // a length
+	length := uint64(s.options.ContextLength) //nolint:gosec // a length
+	if f.input > 0 {
+		integer(f.context, 8*length)
+		integer(f.input, length)
+	} else {
+		integer(f.context, length)
+	}
 	integer(f.vocabulary, vocabularySize)
 	text(f.kind, "gpt_oss")
 	text(f.architectures, "GptOssForCausalLM")

@@ -31,22 +31,22 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	}
 	if lastN < 0 { // servers of 2026 do not accept -1 for the whole context
 		return nil, &apiError{
-			http.StatusBadRequest, fmt.Sprintf(
+			status: http.StatusBadRequest, message: fmt.Sprintf(
 				"Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN),
-			"invalid_request_error", "",
+			kind: "invalid_request_error",
 		}
 	}
 
 	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
-		return req, &apiError{http.StatusBadRequest, "Prompt contains invalid tokens", "invalid_request_error", ""}
+		return req, &apiError{status: http.StatusBadRequest, message: "Prompt contains invalid tokens", kind: "invalid_request_error"}
 	}
 
 	limit := s.options.ContextLength
 	if len(req.prompt) >= limit {
-		return req, &apiError{http.StatusBadRequest, fmt.Sprintf(
+		return req, &apiError{status: http.StatusBadRequest, message: fmt.Sprintf(
 			"request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
-			len(req.prompt), limit), "exceed_context_size_error", ""}
+			len(req.prompt), limit), kind: "exceed_context_size_error"}
 	}
 
 	defaults := sampling{temperature: 0.8, topP: 0.95, n: 1, maxTokens: limit}
@@ -68,7 +68,7 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 
 // llamacppError converts an error to the form of llama.cpp.
 func llamacppError(err *apiError) *apiError {
-	return &apiError{err.status, err.message, "invalid_request_error", ""}
+	return &apiError{status: err.status, message: err.message, kind: "invalid_request_error"}
 }
 
 func (llamacppAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {

@@ -204,9 +204,17 @@ func (r *run) endCancelled() string {
 	if !errors.Is(context.Cause(r.ctx), errAborted) {
 		return StateCancelled
 	}
-	// After abort_request SGLang ends each choice with a finish reason, which a client may still read.
+	// After an abort SGLang ends each choice with a finish reason, which a client may still read.
+	finish := "abort"
+	if r.req.limits.grammar != nil && len(r.choices[0].output) == 0 {
+		finish = abortedInQueue
+		if r.req.form == formFrames {
+			_ = r.wire.sendError(badRequest("", abortedByID)) // the client may have disconnected
+			return StateCancelled
+		}
+	}
 	for _, c := range r.choices {
-		if c.finish == "" && r.sendFinish(c, "abort") != nil {
+		if c.finish == "" && r.sendFinish(c, finish) != nil {
 			break
 		}
 	}
@@ -233,8 +241,9 @@ func (r *run) sendFault(c *choice) string {
 	switch {
 	case fault == "error":
 		err = r.wire.sendError(&apiError{
-			http.StatusInternalServerError,
-			"EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", "",
+			status:  http.StatusInternalServerError,
+			message: "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+			kind:    "InternalServerError",
 		})
 	case fault == "garbage":
 		err = r.wire.event(func(b []byte) []byte { return append(b, `{"choices":[{"ind`...) })

@@ -43,18 +43,20 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	// 128 is SGLang's own default.
 	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}
 	sampling, err := params(inner).readSampling(defaults, "min_new_tokens", "max_new_tokens", "sampling_seed")
-	if err != nil {
+	if err != nil && err.grammar == "" {
 		err.kind, err.param = "invalid_request_error", ""
+	}
+	if err != nil {
 		return req, err
 	}
 
 	limit, size := s.options.ContextLength, len(req.prompt)
 	if size >= limit {
-		return req, tooLong("The input (%d tokens) is longer than the model's context length (%d tokens).", size, limit)
+		return req, refusal("The input (%d tokens) is longer than the model's context length (%d tokens).", size, limit)
 	}
 	// Unlike vLLM, SGLang does not shorten the limit to what fits.
 	if total := size + sampling.maxTokens; total > limit {
-		return req, tooLong("Requested token count exceeds the model's maximum context length of %d tokens. "+
+		return req, refusal("Requested token count exceeds the model's maximum context length of %d tokens. "+
 			"You requested a total of %d tokens: "+
 			"%d tokens from the input messages and %d tokens for the completion. "+
 			"Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
@@ -70,8 +72,9 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	return req, nil
 }
 
-func tooLong(format string, args ...any) *apiError {
-	return &apiError{http.StatusBadRequest, fmt.Sprintf(format, args...), "invalid_request_error", ""}
+// refusal is an error of the request in the words of SGLang.
+func refusal(format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, message: fmt.Sprintf(format, args...), kind: "invalid_request_error"}
 }
 
 // writeError answers a streaming request with an error in the stream, like SGLang
@@ -82,9 +85,46 @@ func (sglangAPI) writeError(w http.ResponseWriter, err *apiError, stream bool) {
 		return
 	}
 	o := newWire(w, formEvents, Behavior{})
-	if o.begin() == nil && o.event(func(b []byte) []byte { return appendError(b, err) }) == nil {
+	if o.begin() == nil && o.event(func(b []byte) []byte { return appendSGLangError(b, err) }) == nil {
 		_ = o.done() // the client may have disconnected
 	}
+}
+
+// appendSGLangError appends the event of a request that is refused. A grammar is compiled later
+// than the rest is checked: its refusal ends an answer that has begun, after a token of any kind.
+func appendSGLangError(b []byte, err *apiError) []byte {
+	if err.grammar != "" {
+		b = append(b, `{"text":" wol","output_ids":[37165],"meta_info":{"id":"","finish_reason":`...)
+		b = appendSGLangAbort(b, err.refusedGrammar(), err.status, "BadRequestError")
+		return append(b, `,"completion_tokens":1,"cached_tokens":0}}`...)
+	}
+
+	b = append(b, `{"error":{"message":`...)
+	b = appendQuoted(b, err.message)
+	b = append(b, `,"type":`...)
+	b = appendQuoted(b, err.kind)
+	b = append(b, `,"code":`...)
+	b = strconv.AppendInt(b, int64(err.status), 10)
+	return append(b, `,"retryable":false}}`...)
+}
+
+// appendSGLangAbort appends the finish reason of an abort. Without a status and a kind they are null.
+func appendSGLangAbort(b []byte, message string, status int, kind string) []byte {
+	b = append(b, `{"type":"abort","message":`...)
+	b = appendQuoted(b, message)
+	b = append(b, `,"status_code":`...)
+	if status == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, int64(status), 10)
+	}
+	b = append(b, `,"err_type":`...)
+	if kind == "" {
+		b = append(b, "null"...)
+	} else {
+		b = appendQuoted(b, kind)
+	}
+	return append(b, '}')
 }
 
 func (sglangAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
@@ -140,6 +180,14 @@ func (r *sglangReply) decode(t *sglangText, c *choice, from int) {
 	}
 }
 
+// id is the id that the answer has: of several choices each has one of its own.
+func (r *sglangReply) id(c *choice) string {
+	if r.req.n == 1 {
+		return r.req.id
+	}
+	return fmt.Sprintf("%032x", r.req.seed+uint64(c.index)+1) //nolint:gosec // an index
+}
+
 // object appends a response without its closing bracket.
 func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []byte) []byte {
 	b = append(b, `{"text":`...)
@@ -147,18 +195,21 @@ func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []by
 	b = append(b, `,"output_ids":`...)
 	b = appendIDs(b, ids)
 	b = append(b, `,"meta_info":{"id":`...)
-	b = appendQuoted(b, r.req.id)
+	b = appendQuoted(b, r.id(c))
 	b = append(b, `,"finish_reason":`...)
 	b = appendSGLangFinish(b, c)
 	b = append(b, `,"prompt_tokens":`...)
 	b = strconv.AppendInt(b, int64(len(r.req.prompt)), 10)
-	b = append(b, `,"weight_version":"`+weightVersion+`","num_retractions":0,"completion_tokens":`...)
+	b = append(b, `,"weight_version":"`+weightVersion+`","num_retractions":0,"reasoning_tokens":0,"completion_tokens":`...)
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
 	b = append(b, `,"cached_tokens":`...)
 	b = strconv.AppendInt(b, int64(r.req.cached), 10)
+	b = append(b, `,"cached_tokens_details":null,"dp_rank":null`...)
 	b = appendSGLangLogprobs(b, r.req, c, len(c.output)-len(ids))
 	if c.finish != "" {
-		b = append(b, `,"e2e_latency":0.25`...)
+		b = append(b, `,"weight_versions":[{"version":"`+weightVersion+`","start":0,"end":`...)
+		b = strconv.AppendInt(b, int64(len(c.output)), 10)
+		b = append(b, `}],"e2e_latency":0.25`...)
 	}
 	return append(b, '}')
 }
@@ -174,13 +225,11 @@ func appendSGLangFinish(b []byte, c *choice) []byte {
 		b = append(b, `{"type":"length","length":`...)
 		b = strconv.AppendInt(b, int64(len(c.output)), 10)
 	default:
-		b = append(b, `{"type":"abort","message":"Aborted","status_code":`...)
-		if status := abortStatus(c.finish); status != 0 {
-			b = strconv.AppendInt(b, int64(status), 10)
-		} else {
-			b = append(b, "null"...)
+		status, message, kind := abortStatus(c.finish), "Aborted", ""
+		if c.finish == abortedInQueue {
+			message, kind = abortedByID, "BadRequestError"
 		}
-		b = append(b, `,"err_type":null`...)
+		return appendSGLangAbort(b, message, status, kind)
 	}
 	return append(b, '}')
 }

@@ -17,7 +17,8 @@
 //
 // The engine stops at stop ids and limits, counts cached prefixes, notices when a
 // client disconnects, and records requests: GET /sim/requests. A [Behavior] is its
-// timing and its faults. With Options.Role it is the prefill or the decode engine of a
+// timing and its faults. As SGLang it aborts a request, also one whose client has left,
+// with all whose ids begin with its id. With Options.Role it is the prefill or the decode engine of a
 // disaggregated SGLang or vLLM; its bootstrap server is on its own port. gRPC requires
 // a server with unencrypted HTTP/2. Further paths of engines are /health, /v1/models,
 // /get_model_info and /abort_request; gRPC
@@ -29,7 +30,6 @@ import (
 	"context"
 	_ "embed" // for Reference
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -70,14 +70,14 @@ type Sim struct {
 	mux     *http.ServeMux
 	cache   *prefixCache
 	*recorder
+	abortable *abortable
 	transfers *transfers
 	// planning has an element for each plan that is being made: see serve.
 	planning chan struct{}
 
 	mu      sync.Mutex
-	number  int                                // the last generated request id
-	prompts map[string]bool                    // prompts whose reply differs when they are repeated
-	aborts  map[string]context.CancelCauseFunc // by request id
+	number  int             // the last generated request id
+	prompts map[string]bool // prompts whose reply differs when they are repeated
 }
 
 // New returns an engine.
@@ -98,7 +98,7 @@ func New(o Options) *Sim {
 		mux:       http.NewServeMux(),
 		cache:     newPrefixCache(o.BlockSize),
 		recorder:  newRecorder(o.Records, o.Now),
-		aborts:    map[string]context.CancelCauseFunc{},
+		abortable: &abortable{aborts: map[string]context.CancelCauseFunc{}},
 		prompts:   map[string]bool{},
 		transfers: newTransfers(),
 		planning:  make(chan struct{}, runtime.GOMAXPROCS(0)),
@@ -129,7 +129,7 @@ func (s *Sim) routes() {
 		}
 	}
 
-	s.mux.HandleFunc("POST /abort_request", s.abort)
+	s.mux.HandleFunc("POST /abort_request", s.abortable.serveAbort)
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /get_model_info", s.modelInfo)
@@ -138,6 +138,7 @@ func (s *Sim) routes() {
 	s.mux.HandleFunc("POST /sim/room", s.serveRoom)
 	s.mux.HandleFunc("POST /sim/kv", s.serveKV)
 	s.mux.HandleFunc("GET /sim/requests", s.serveRecords)
+	s.mux.HandleFunc("GET /sim/ids", s.serveIDs)
 	s.mux.HandleFunc("DELETE /sim/requests", func(w http.ResponseWriter, _ *http.Request) {
 		s.Reset()
 		w.WriteHeader(http.StatusNoContent)
@@ -219,7 +220,7 @@ type modelRequest struct {
 
 	includeUsage, continuousUsage, returnIDs bool // vLLM, llama.cpp and TensorRT-LLM
 
-	abortable bool // by its id, which must be unique among running requests (SGLang)
+	abortable bool // by its id, and with every id that begins with it (SGLang)
 
 	behavior Behavior
 	part     *requestPart // nil: the request is not disaggregated
@@ -342,19 +343,19 @@ func (s *Sim) reject(w http.ResponseWriter, a api, err *apiError, stream bool, r
 	a.writeError(w, err, stream)
 }
 
-var errAborted = errors.New("aborted")
-
 func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRequest, seq sequence, rec *Record) {
 	ctx, abort := context.WithCancelCause(r.Context())
 	defer abort(nil)
 
-	// SGLang refuses a second request with an id that runs, because an abort could not tell them apart.
 	if req.abortable {
-		if !s.register(req.id, abort) {
-			s.reject(w, a, badRequest("", "Duplicate request ID detected: "+req.id), false, rec)
+		if !s.abortable.register(req.id, abort) {
+			// Over gRPC SGLang takes it, and mixes both up.
+			s.reject(w, a, refusal("Duplicate request ID detected: %s", req.id), req.stream, rec)
+			// What SGLang does after every answer ends the first request too.
+			s.abortable.abortLater(req.id, nil)
 			return
 		}
-		defer s.unregister(req.id)
+		defer func() { s.abortable.ended(req.id, r.Context().Err() != nil) }()
 	}
 
 	if req.behavior.Status != 0 {
@@ -408,49 +409,12 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	}
 }
 
-func (s *Sim) register(id string, abort context.CancelCauseFunc) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, taken := s.aborts[id]; taken {
-		return false
-	}
-	s.aborts[id] = abort
-	return true
-}
-
-func (s *Sim) unregister(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.aborts, id)
-}
-
 // nextID returns an id for a request without one.
 func (s *Sim) nextID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
 	return "sim-" + strconv.Itoa(s.number)
-}
-
-// abort is SGLang's POST /abort_request.
-func (s *Sim) abort(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		ID  string `json:"rid"`
-		All bool   `json:"abort_all"`
-	}
-	if json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&body) != nil {
-		writeJSON(w, http.StatusBadRequest, appendError(nil, badJSON()))
-		return
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, abort := range s.aborts {
-		if body.All || id == body.ID {
-			abort(errAborted)
-		}
-	}
-	w.WriteHeader(http.StatusOK)
 }
 
 func (s *Sim) models(w http.ResponseWriter, _ *http.Request) {
@@ -481,6 +445,21 @@ func (s *Sim) serveRecords(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
+}
+
+// serveIDs answers with the ids of the kept records, which have whole prompts.
+func (s *Sim) serveIDs(w http.ResponseWriter, _ *http.Request) {
+	b := []byte{'['}
+	for _, r := range s.Requests() {
+		if r.RequestID == "" {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = appendQuoted(b, r.RequestID)
+	}
+	writeJSON(w, http.StatusOK, append(b, ']'))
 }
 
 func (s *Sim) serves(model string) bool { return slices.Contains(s.options.Models, model) }

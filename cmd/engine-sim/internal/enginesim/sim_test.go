@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -383,10 +384,10 @@ func TestTextPrompt(t *testing.T) {
 }
 
 // open starts a stream on a real server and returns after its headers have arrived.
-func open(t *testing.T, url, kind, user string) (resp *http.Response, leave func()) {
+func open(t *testing.T, url, kind, user string, change ...func(*engine.Request)) (resp *http.Response, leave func()) {
 	t.Helper()
 	dialect, _ := engine.ByKind(kind)
-	r := ask(user)
+	r := ask(user, change...)
 	out, failed := dialect.Encode(r)
 	if failed != nil {
 		t.Fatal(failed)
@@ -450,7 +451,7 @@ func TestAbortRequest(t *testing.T) {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(strings.NewReader(head.String()), lines), resp.Body}
-	abort, err := http.Post(url+"/abort_request", "application/json", strings.NewReader(`{"rid":"chatcmpl-1"}`))
+	abort, err := http.Post(url+"/abort_request", "application/json", strings.NewReader(`{"rid":"5feceb66-1-chatcmpl-1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,6 +459,65 @@ func TestAbortRequest(t *testing.T) {
 	got := decode(t, "sglang", ask(""), []byte(readAll(t, resp)), nil, 100)
 	if got.Err != nil || got.Finishes[0] != engine.FinishAbort || got.Texts[0] != "<|channel|>analysis<|message|>" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestAbortByPrefix: an abort ends every request whose id begins with the id of the aborted one,
+// and no other, be it running or waiting, by HTTP and by gRPC. A client that leaves is one.
+func TestAbortByPrefix(t *testing.T) {
+	for _, kind := range []string{"sglang", "sglang-grpc"} {
+		for _, other := range []string{"SIM fault=hang@3\nSAY x", "SIM first=1h\nSAY x"} {
+			s := New(Options{})
+			url := serve(t, s)
+			id := func(text string) func(*engine.Request) {
+				return func(r *engine.Request) { r.ID.Request = text }
+			}
+			_, leave := open(t, url, kind, "SIM fault=hang@3\nSAY x", id("a"))
+			second, _ := open(t, url, kind, other, id("a-c1"))
+			third, _ := open(t, url, kind, "SAY x", id("b"))
+			leave()
+			body := []byte(readAll(t, second))
+			if got := decode(t, kind, ask(""), body, trailersOf(second), 100); got.Err != nil || got.Finishes[0] != engine.FinishAbort {
+				t.Errorf("%s, %q: %+v", kind, other, got)
+			}
+			body = []byte(readAll(t, third))
+			if got := decode(t, kind, ask(""), body, trailersOf(third), 100); got.Err != nil || got.Finishes[0] != engine.FinishStop {
+				t.Errorf("%s: another request: %+v", kind, got)
+			}
+		}
+	}
+}
+
+// TestDuplicateID: a second request with an id that runs is refused as SGLang refuses it, and ends
+// the first.
+func TestDuplicateID(t *testing.T) {
+	url := serve(t, New(Options{}))
+	first, _ := open(t, url, "sglang", "SIM fault=hang@3\nSAY x")
+	second, _ := open(t, url, "sglang", "SAY x")
+	want := `data: {"error":{"message":"Duplicate request ID detected: 5feceb66-1-chatcmpl-1","type":"invalid_request_error","code":400,"retryable":false}}` +
+		"\n\ndata: [DONE]\n\n"
+	if got := readAll(t, second); second.StatusCode != 200 || got != want {
+		t.Errorf("status %d: %s", second.StatusCode, got)
+	}
+	if got := decode(t, "sglang", ask(""), []byte(readAll(t, first)), nil, 100); got.Err != nil || got.Finishes[0] != engine.FinishAbort {
+		t.Errorf("the first: %+v", got)
+	}
+}
+
+// TestAbortBeforeGrammar: a request that is aborted while its grammar is compiled has a status.
+func TestAbortBeforeGrammar(t *testing.T) {
+	s := New(Options{})
+	url := serve(t, s)
+	spec := constraint.Spec{Answer: constraint.AnswerRegex("x")}
+	resp, _ := open(t, url, "sglang", "SIM first=1h\nSAY x", func(r *engine.Request) { r.Constraint = spec.Format(nil) })
+	abort, err := http.Post(url+"/abort_request", "application/json", strings.NewReader(`{"abort_all":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, abort)
+	want := `"finish_reason":{"type":"abort","message":"Aborted by AbortReq.","status_code":400,"err_type":"BadRequestError"}`
+	if got := readAll(t, resp); !strings.Contains(got, want) {
+		t.Error(got)
 	}
 }
 
@@ -483,7 +543,7 @@ func TestRecords(t *testing.T) {
 		t.Fatalf("%+v", records)
 	}
 	got := records[1]
-	if got.State != StateFinished || got.Status != 200 || got.RequestID != "chatcmpl-1" || got.Header["content-type"] != "application/json" {
+	if got.State != StateFinished || got.Status != 200 || got.RequestID != "5feceb66-1-chatcmpl-1" || got.Header["content-type"] != "application/json" {
 		t.Errorf("%+v", got)
 	}
 	if want := "<|start|>user<|message|>SAY 3<|end|><|start|>assistant"; !strings.HasSuffix(got.Prompt(), want) {
@@ -582,7 +642,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			dialect, _ := engine.ByKind(kind)
 			for b.Loop() {
-				r := ask("x @@<rand 1000>@@", func(r *engine.Request) { r.ID, r.MaxTokens = "", 1000 })
+				r := ask("x @@<rand 1000>@@", func(r *engine.Request) { r.ID, r.MaxTokens = engine.CallID{}, 1000 })
 				out, failed := dialect.Encode(r)
 				if failed != nil {
 					b.Fatal(failed)

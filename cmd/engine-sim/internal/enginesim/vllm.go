@@ -79,7 +79,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 }
 
 func unknownModel(model string) *apiError {
-	return &apiError{http.StatusNotFound, "The model `" + model + "` does not exist.", "NotFoundError", "model"}
+	return &apiError{status: http.StatusNotFound, message: "The model `" + model + "` does not exist.", kind: "NotFoundError", param: "model"}
 }
 
 func promptTooLong(limit, size int) *apiError {

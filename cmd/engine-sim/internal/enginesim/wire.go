@@ -133,12 +133,27 @@ type apiError struct {
 	message string
 	kind    string
 	param   string
+	// Why xgrammar does not compile the request's grammar, with the place in its own source;
+	// "": that is not the error.
+	grammar string
 }
 
 func (r *apiError) Error() string { return r.message }
 
 func badRequest(param, message string) *apiError {
-	return &apiError{http.StatusBadRequest, message, "BadRequestError", param}
+	return &apiError{status: http.StatusBadRequest, message: message, kind: "BadRequestError", param: param}
+}
+
+// badGrammar is the error of a grammar that does not compile. vLLM keeps the reason to itself.
+func badGrammar(place string, reason error) *apiError {
+	err := badRequest("", "Invalid structural tag specification.")
+	err.grammar = "[12:00:00] /project/cpp/" + place + ": " + reason.Error()
+	return err
+}
+
+// refusedGrammar is what SGLang says of a grammar that does not compile.
+func (r *apiError) refusedGrammar() string {
+	return "Failed to compile structural_tag grammar: " + r.grammar + "\n"
 }
 
 // writeJSON sends a complete response.
@@ -184,7 +199,7 @@ func writeStatus(w http.ResponseWriter, b Behavior) {
 		w.WriteHeader(b.Status)
 	default:
 		writeJSON(w, b.Status, appendError(nil, &apiError{
-			b.Status, "The simulated engine fails because of a directive.", "SimulatedError", "",
+			status: b.Status, message: "The simulated engine fails because of a directive.", kind: "SimulatedError",
 		}))
 	}
 }

@@ -73,7 +73,7 @@ func post(t testing.TB, s http.Handler, kind, directives string, r *engine.Reque
 
 // ask returns a typical request.
 func ask(user string, change ...func(*engine.Request)) *engine.Request {
-	r := &engine.Request{ID: "chatcmpl-1", Model: "gpt-oss-20b", Prompt: userPrompt(user), N: 1, MaxTokens: 200}
+	r := &engine.Request{ID: engine.CallID{Unique: "5feceb66", Number: 1, Request: "chatcmpl-1"}, Model: "gpt-oss-20b", Prompt: userPrompt(user), N: 1, MaxTokens: 200}
 	for _, c := range change {
 		c(r)
 	}
