@@ -60,6 +60,9 @@ func formOf(id string) headerForm {
 	return 0
 }
 
+// IsOwnCall reports whether the id of a call has the form of those that replies have.
+func IsOwnCall(id string) bool { return isUnmarked(id) || formOf(id) != 0 }
+
 func isMarked(item Item) bool { return item.Kind == Call && formOf(item.CallID) != 0 }
 
 func isUnmarked(id string) bool {
