@@ -132,6 +132,28 @@ func TestFinishedStepsRenewed(t *testing.T) {
 	}
 }
 
+// TestFinishedStepsOfOtherHistory shows that a prefix whose finished steps are as the model wrote them is not
+// used for a model with another setting.
+func TestFinishedStepsOfOtherHistory(t *testing.T) {
+	t.Parallel()
+	rc, _ := exactContext()
+	canonical := *rc
+	canonical.Model = &Model{}
+	in := Input{Items: []Item{userHi}, Tools: functions("f")}
+	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, ` to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>`), engine.FinishStop)
+	items := []Item{userHi, {Kind: Call, CallID: "call_1", Name: "f", Text: `{"a": 1}`}, {Kind: Result, CallID: "call_1"}, {Kind: Answer, Text: "a"}, userHi}
+	p, err := rc.Extend(t.Context(), nil, items[:4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Items = nil
+	samePrompts(t, rc, in, items, p)
+	samePrompts(t, &canonical, in, items, p)
+	if _, err := canonical.Extend(t.Context(), p, []Item{userHi}); err == nil {
+		t.Error("it is extended")
+	}
+}
+
 // TestRestOfReasoning shows that the last piece of the reasoning, which is all that some clients have of
 // it, is taken for the whole, and that any other reasoning is not.
 func TestRestOfReasoning(t *testing.T) {
@@ -192,6 +214,7 @@ func TestReasoningOnce(t *testing.T) {
 			items = append(items, Item{Kind: Reasoning, Text: "the thought"})
 		}
 		var open []string
+		over := false
 		answer := func() {
 			for _, id := range open {
 				items = append(items, Item{Kind: Result, CallID: id, Text: "r"})
@@ -204,10 +227,13 @@ func TestReasoningOnce(t *testing.T) {
 			if i == n-1 {
 				break
 			}
-			switch rng.IntN(3) {
+			switch rng.IntN(4) {
 			case 0:
 				items = append(items, userHi)
 				separated++
+			case 2:
+				answer()
+				items, over = append(items, Item{Kind: Answer, Text: "a"}), true
 			case 1:
 				answer()
 				items = append(items, Item{Kind: Instructions, Text: "i"})
@@ -217,7 +243,7 @@ func TestReasoningOnce(t *testing.T) {
 		answer()
 
 		in.Items = items
-		if got := prompt(t, rc, &in); strings.Count(got, "the thought") != 1 || !strings.Contains(got, "Hi<|end|><|start|>assistant<|channel|>analysis<|message|>the thought") {
+		if got := prompt(t, rc, &in); strings.Count(got, "the thought") != 1 || !over && !strings.Contains(got, "Hi<|end|><|start|>assistant<|channel|>analysis<|message|>the thought") {
 			t.Fatalf("of\n%v\nthe prompt is\n%s", items, got)
 		}
 		in.Items = nil
