@@ -79,6 +79,8 @@ type sessionStep struct {
 	preamble  string
 	calls     []sessionCall
 	answer    string
+	// What the model writes; nil: its messages with headers of one form.
+	tokens []harmony.Token
 }
 
 type sessionCall struct{ tool, arguments, result string }
@@ -141,6 +143,9 @@ var callHeaders = []string{
 // output returns what the model writes in a step, with headers in one of the forms, or in each of
 // them by seed: -1.
 func (s *sessionStep) output(form int, seed *rand.Rand) []harmony.Token {
+	if s.tokens != nil {
+		return s.tokens
+	}
 	var messages []string
 	for _, text := range s.reasoning {
 		messages = append(messages, "<|channel|>analysis<|message|>"+text+"<|end|>")
@@ -221,6 +226,8 @@ type chatAgent struct {
 	reasoning string
 	// It has read the arguments, and writes them again.
 	rewrites bool
+	// Of the reasoning it has the end alone, as openai-node's helper for streams leaves it.
+	rest bool
 	// The content of a message that has calls alone; "null" or "".
 	empty    any
 	messages []any
@@ -248,7 +255,11 @@ func (a *chatAgent) take(reply gjson.Result, results []string) {
 		sent["content"] = a.empty
 	}
 	if a.reasoning != "" {
-		sent[a.reasoning] = message.Get(a.reasoning).Str
+		text := message.Get(a.reasoning).Str
+		if a.rest {
+			text = text[len(text)/2:]
+		}
+		sent[a.reasoning] = text
 	}
 
 	made := message.Get("tool_calls").Array()
@@ -271,7 +282,9 @@ func (a *chatAgent) take(reply gjson.Result, results []string) {
 type responsesAgent struct {
 	// It asks for encrypted reasoning, and sends nothing else of it.
 	encrypted bool
-	items     []any
+	// It takes the ids of items for those of calls: of the calls, of their outputs, or of both.
+	callsByItem, outputsByItem bool
+	items                      []any
 }
 
 func (a *responsesAgent) path() string { return "/v1/responses" }
@@ -301,7 +314,14 @@ func (a *responsesAgent) take(reply gjson.Result, results []string) {
 		}
 		a.items = append(a.items, sent)
 		if item.Get("type").Str == "function_call" {
-			outputs = append(outputs, object{"type": "function_call_output", "call_id": item.Get("call_id").Str, "output": results[len(outputs)]})
+			id := item.Get("call_id").Str
+			if a.outputsByItem {
+				id = item.Get("id").Str
+			}
+			if a.callsByItem {
+				sent["call_id"] = item.Get("id").Str
+			}
+			outputs = append(outputs, object{"type": "function_call_output", "call_id": id, "output": results[len(outputs)]})
 		}
 	}
 	a.items = append(a.items, outputs...)
@@ -345,11 +365,22 @@ func (a *messagesAgent) take(reply gjson.Result, results []string) {
 	}
 }
 
-// agents are the clients by name, as they are known to send histories back.
-var agents = []struct {
+// knownAgent is a client by name.
+type knownAgent struct {
 	name string
 	make func() agent
-}{
+}
+
+// oddAgents are clients that send histories back with something missing or in another place.
+var oddAgents = []knownAgent{
+	{"the rest of reasoning", func() agent { return &chatAgent{reasoning: "reasoning", rest: true, empty: nil} }},
+	{"ids of items", func() agent { return &responsesAgent{callsByItem: true, outputsByItem: true} }},
+	{"ids of items in calls", func() agent { return &responsesAgent{encrypted: true, callsByItem: true} }},
+	{"ids of items in outputs", func() agent { return &responsesAgent{outputsByItem: true} }},
+}
+
+// agents are the clients by name, as they are known to send histories back.
+var agents = []knownAgent{
 	{"Claude Code", func() agent { return &messagesAgent{} }},
 	{"Codex", func() agent { return &responsesAgent{encrypted: true} }},
 	{"OpenAI Agents", func() agent { return &responsesAgent{} }},

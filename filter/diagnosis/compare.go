@@ -136,8 +136,8 @@ func outputCause(earlier, now *Print, message int) Cause {
 	switch {
 	case before.thinks() && !after.thinks():
 		return lostReasoning(now, message)
-	// With the turn's answer the store is not asked any more, whatever the client has sent.
-	case earlier.respells, now.answered(message):
+	// With the turn's answer the store is asked for steps alone that begin without reasoning.
+	case earlier.respells, now.answered(message) && !now.head.Stored:
 		return Respelled
 	// It would be as the model wrote it if it said the same. Without the store a call has at least its
 	// header, and what it says is up to the client.

@@ -129,7 +129,7 @@ func TestPrompt(t *testing.T) {
 		{"a search result", user(`{"type":"search_result","title":"T","source":"https://s","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`), "<|message|>T\nhttps://s\na\nb<|end|>"},
 		{"an unknown block with text", user(`{"type":"new","text":"a"}`), "<|start|>user<|message|>a<|end|>"},
 		{"an unknown block without text", user(`{"type":"new","other":"a"},{"type":"text","text":"b"}`), "<|start|>user<|message|>b<|end|>"},
-		{"no blocks", user(``), "<|start|>user<|message|><|end|>"},
+		{"no blocks", user(``), "every message.<|end|><|start|>assistant"},
 		{"a search result of a tool", result(`{"type":"search_result","title":"T","source":"s","content":[]}`), "<|message|>T\ns<|end|>"},
 		{"a browser's state", result(`{"type":"browser_state","tabs":[{"tab_id":"t1","title":"Shop","url":"https://s","active":true},{"tab_id":"t2","title":"","url":""}],"state_changes":[{"type":"download_completed","download_id":"d","url":"https://s/f","size_bytes":7}]}`), "<|message|>Open tabs:\n- t1 (active): Shop https://s\n- t2:  \ndownload_completed: d https://s/f 7<|end|>"},
 		{"a document of a tool", result(`{"type":"document","source":{"type":"text","data":"D"}}`), "<|message|>D<|end|>"},

@@ -280,7 +280,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 
 			case item.Kind == Unphased: // whose phase the prompt decides
 				item.Kind = Preamble
-			case item.Kind == Answer && item.Text != "":
+			case item.isAnswer():
 				want = nil
 			}
 		}

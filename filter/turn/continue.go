@@ -28,7 +28,7 @@ func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *ap
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
 	// error. The context that the turn was prepared in has ended.
-	kept, _ := t.rc.Within(ctx).insertKept(items, t.kept.read)
+	kept, _ := t.rc.Within(ctx).insertKept(nil, items, t.kept.read)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
 	r := rendering{&t.rc, t.rc.renderLimit()}

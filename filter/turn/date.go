@@ -63,8 +63,8 @@ type conversationStart struct {
 // those after before.
 func newConversationStart(in *Input, before *Prefix, items []Item) conversationStart {
 	var start conversationStart
-	if in.Instructions != "" {
-		start = start.with([]Item{{Kind: Instructions, Text: in.Instructions}})
+	if own := (Item{Kind: Instructions, Text: in.Instructions}); !own.blank() {
+		start = start.with([]Item{own})
 	}
 	return start.followed(before.start).with(items)
 }
@@ -75,7 +75,7 @@ func (s conversationStart) with(items []Item) conversationStart {
 	s.sums = slices.Clip(s.sums)
 
 	for i := 0; i < len(items) && !s.user; i++ {
-		if kind := items[i].Kind; kind == Instructions || kind == User {
+		if kind := items[i].Kind; (kind == Instructions || kind == User) && !items[i].blank() {
 			// The text is not copied: it can be long.
 			text := items[i].Text
 			sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))

@@ -393,6 +393,15 @@ func TestDiagnosisOfOutput(t *testing.T) {
 		"the answer follows calls alone, written again": {exact, header + argument + "<|call|>", func(_ *RequestContext, in *Input) {
 			in.Items[1].Text = strings.ReplaceAll(argument, " ", "")
 			in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
+		}, diagnosis.None},
+		"the answer follows calls alone, changed": {exact, header + argument + "<|call|>", func(_ *RequestContext, in *Input) {
+			other(in)
+			in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
+		}, diagnosis.History},
+		"the answer follows calls alone, which the store has lost": {exact, header + argument + "<|call|>", func(rc *RequestContext, in *Input) {
+			rc.Memory = newMemory()
+			in.Items[1].Text = strings.ReplaceAll(argument, " ", "")
+			in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
 		}, diagnosis.Respelled},
 		"the step left out": {exact, output, func(_ *RequestContext, in *Input) { in.Items = append(in.Items[:1:1], said(User, "second")) }, diagnosis.None},
 		"an answer instead": {exact, output, func(_ *RequestContext, in *Input) {

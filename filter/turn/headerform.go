@@ -8,7 +8,7 @@ import (
 )
 
 // Where the store has not what the model wrote, because it has forgotten it, is another one, or
-// there is none, and after a turn's answer, when it is not asked any more, the client's history
+// there is none, and of steps whose reasoning is dropped with the turn's answer, the client's history
 // still has the text of each call, and its id. So the id says in which form the model wrote the
 // header: a letter at its end. Every client sends ids back as they are, those that keep reasoning
 // themselves and those that know none, and a replica of an earlier version takes a marked id as any
@@ -59,6 +59,9 @@ func formOf(id string) headerForm {
 	}
 	return 0
 }
+
+// IsOwnCall reports whether the id of a call has the form of those that replies have.
+func IsOwnCall(id string) bool { return isUnmarked(id) || formOf(id) != 0 }
 
 func isMarked(item Item) bool { return item.Kind == Call && formOf(item.CallID) != 0 }
 

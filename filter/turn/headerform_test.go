@@ -147,7 +147,7 @@ func TestFormsCopyNoItems(t *testing.T) {
 	}{{"without a store", exact}, {"with one that fails", &failing}, {"canonical", &canonical}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = c.rc.withKept(t.Context(), items)
+		_, _ = c.rc.withKept(t.Context(), nil, items)
 		runtime.ReadMemStats(&after)
 		bytes := after.TotalAlloc - before.TotalAlloc
 		size := float64(len(items)) * float64(unsafe.Sizeof(Item{}))

@@ -102,8 +102,10 @@ type opening struct {
 // cutOpening splits the opening from a conversation's items.
 func cutOpening(items []Item) (opening, []Item) {
 	var o opening
-	for len(items) > 0 && items[0].Kind == Tools {
-		o.tools = append(o.tools, items[0].Tools.Namespaces...)
+	for len(items) > 0 && (items[0].Kind == Tools || items[0].blank()) {
+		if items[0].Kind == Tools {
+			o.tools = append(o.tools, items[0].Tools.Namespaces...)
+		}
 		items = items[1:]
 	}
 	if len(items) > 0 && items[0].Kind == Instructions {
@@ -112,9 +114,9 @@ func cutOpening(items []Item) (opening, []Item) {
 	return o, items
 }
 
-// onlyTools reports whether a conversation has nothing but tools so far.
+// onlyTools reports whether the model is shown nothing but tools of a conversation so far.
 func onlyTools(items []Item) bool {
-	return !slices.ContainsFunc(items, func(i Item) bool { return i.Kind != Tools })
+	return !slices.ContainsFunc(items, func(i Item) bool { return i.Kind != Tools && !i.blank() })
 }
 
 // joinedIn returns the tools of items after those that joined before.

@@ -58,7 +58,7 @@ func (rc *RequestContext) newKeep(calls []*CalledTool, reasoning string, choice 
 		if choice == nil {
 			choice = &writtenChoice{calls: callIDs(calls)}
 		}
-		keep.texts[writtenKey(first)] = choice.text(keep.now)
+		keep.texts[choice.key()] = choice.text(keep.now)
 	}
 	return keep
 }
@@ -121,9 +121,8 @@ func (k *Keep) renew(ctx context.Context) error {
 			}
 		}
 		for _, choice := range together {
-			name := writtenKey(choice.calls[0])
-			if text, ok := again[name]; ok {
-				again[name] = writtenAt(text, k.now)
+			if text, ok := again[choice.name]; ok {
+				again[choice.name] = writtenAt(text, k.now)
 			}
 		}
 		if err := k.memory.PutTexts(ctx, k.tenant, again); err != nil {
@@ -144,12 +143,17 @@ type keptChoice struct {
 	calls []string
 	// When it was kept, in seconds.
 	at int64
+	// Under which it is kept.
+	name string
 }
+
+// lasts reports whether prompts have the choice as the model wrote it also after an answer.
+func (c *keptChoice) lasts() bool { return strings.HasPrefix(c.name, lastingPrefix) }
 
 // names returns the names of the texts that are kept for the choice.
 func (c *keptChoice) names() []string {
 	names := make([]string, 0, 1+len(c.calls))
-	names = append(names, reasoningKey(c.calls[0]), writtenKey(c.calls[0]))
+	names = append(names, reasoningKey(c.calls[0]), c.name)
 	for _, id := range c.calls[1:] {
 		names = append(names, firstCallKey(id))
 	}
@@ -158,7 +162,7 @@ func (c *keptChoice) names() []string {
 
 // bytes returns the approximate size of the choice in memory.
 func (c *keptChoice) bytes() int {
-	n := itemOverhead
+	n := itemOverhead + len(c.name)
 	for _, id := range c.calls {
 		n += itemOverhead + len(id)
 	}
@@ -191,6 +195,15 @@ func firstCallKey(callID string) string { return "first_call:" + callID }
 
 func writtenKey(callID string) string { return writtenPrefix + callID }
 
-const writtenPrefix = "written:"
+func lastingKey(callID string) string { return lastingPrefix + callID }
 
-func isWrittenKey(name string) bool { return strings.HasPrefix(name, writtenPrefix) }
+// What the model wrote has two names: of most choices, which begin with reasoning, nothing is read after
+// the answer.
+const (
+	writtenPrefix = "written:"
+	lastingPrefix = "lasting:"
+)
+
+func isWrittenKey(name string) bool {
+	return strings.HasPrefix(name, writtenPrefix) || strings.HasPrefix(name, lastingPrefix)
+}

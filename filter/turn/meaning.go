@@ -92,7 +92,7 @@ func sentOf(items []Item, begin int, choice *writtenChoice) (s sentStep, results
 
 func (s *sentStep) say(item *Item) {
 	switch {
-	case item.Text == "":
+	case item.blank():
 	case item.Kind == Reasoning:
 		s.reasoning = append(s.reasoning, item.Text)
 	default:
@@ -122,7 +122,8 @@ func (s *sentStep) means(choice *writtenChoice) bool {
 		}
 	}
 
-	return sameTexts(s.preambles, preambles) && (len(s.reasoning) == 0 || sameTexts(s.reasoning, reasoning))
+	return sameTexts(s.preambles, preambles) && (len(s.reasoning) == 0 || sameTexts(s.reasoning, reasoning) ||
+		isRest(joinTexts(s.reasoning, asIs), joinTexts(reasoning, asIs)))
 }
 
 // sameCall reports whether a call that was sent is the one of a message.

@@ -2,16 +2,24 @@ package turn
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
 // afterCalls returns the items with each result after its call, before texts of the user
 // or the developer that a client has put between the two. Semantic Kernel, for one, repeats
 // the user's message before the outputs of tools. The model has been trained on results that
-// follow their calls. Calls and results between them stay as they are, and a summary is never
-// passed. The items are not changed.
+// follow their calls. Other calls and results between them stay as they are, unless the model would read
+// a result as that of another call, and a summary is never passed. The items are not changed.
 func afterCalls(items []Item) []Item {
 	moved, places := misplaced(items)
+	items = move(items, moved, places)
+	moved, places = overtaken(items)
+	return move(items, moved, places)
+}
+
+// move returns the items with those that are moved before the items of their places.
+func move(items []Item, moved map[int]bool, places map[int][]int) []Item {
 	if len(moved) == 0 {
 		return items
 	}
@@ -110,13 +118,101 @@ func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
 	return moved, places
 }
 
-// inStep reports whether a step of the model goes on with an item: one that it has generated, or what
-// a server has added to its calls.
-func (i *Item) inStep() bool {
-	return i.Kind.OfModel() || i.Kind == Tools || i.Kind == Result && i.Hosted
+// interleaved reports whether something else than results follows a result while calls wait for theirs.
+// Hardly any conversation has that.
+func interleaved(items []Item) bool {
+	open, answered := 0, false
+	for i := range items {
+		switch items[i].Kind {
+		case Result:
+			open--
+			answered = true
+		case Tools:
+		default:
+			if answered && open > 0 {
+				return true
+			}
+			answered = false
+			if items[i].Kind == Call {
+				open++
+			}
+		}
+	}
+	return false
 }
 
-// placedResult is a result of the step that it follows.
+// pairedCall is a call with its result.
+type pairedCall struct {
+	tool   string
+	result int
+	// Its result has come, or moves.
+	over bool
+}
+
+// overtaken returns the results that come after further calls, though a result of a later call of the same
+// tool has come before those: the model would read that one as theirs. Their places are after the results
+// that it stands among, which [inCallOrder] orders.
+func overtaken(items []Item) (moved map[int]bool, places map[int][]int) {
+	if !interleaved(items) {
+		return nil, nil
+	}
+
+	moved, places = map[int]bool{}, map[int][]int{}
+	paired := pairedCalls(items)
+	// By tool, in order: the calls whose results have not come yet.
+	open := map[string][]*pairedCall{}
+	end := 0
+	for i := range items {
+		for end = max(end, i); end < len(items) && (items[end].Kind == Result || items[end].Kind == Tools); {
+			end++
+		}
+		call := paired[i]
+		switch {
+		case call == nil || call.over:
+			continue
+		case items[i].Kind == Call:
+			open[call.tool] = append(open[call.tool], call)
+			continue
+		}
+
+		// The results of the calls before this one's are here, or move here.
+		for !call.over {
+			earlier := open[call.tool][0]
+			open[call.tool] = open[call.tool][1:]
+			earlier.over = true
+			if earlier.result > end {
+				moved[earlier.result] = true
+				places[end] = append(places[end], earlier.result)
+			}
+		}
+	}
+	return moved, places
+}
+
+// pairedCalls returns the calls that have a result, by their own index and by that of the result.
+func pairedCalls(items []Item) map[int]*pairedCall {
+	paired, waiting := map[int]*pairedCall{}, map[string]int{}
+	for i := range items {
+		switch item := &items[i]; item.Kind {
+		case Call:
+			waiting[item.CallID] = i
+		case Result:
+			if call, ok := waiting[item.CallID]; ok {
+				delete(waiting, item.CallID)
+				paired[i] = &pairedCall{tool: recipient(items[call].tool()), result: i}
+				paired[call] = paired[i]
+			}
+		case User, Instructions:
+			// No result passes a summary.
+			if item.Summary {
+				clear(waiting)
+			}
+		}
+	}
+	return paired
+}
+
+// placedResult is a result of a call before it.
 type placedResult struct {
 	// The recipient of its call, and the call's index.
 	tool string
@@ -127,14 +223,13 @@ type placedResult struct {
 
 // inCallOrder returns the results that items begin with, and the tools that have joined between
 // them: the results of one tool in the order of its calls. In the format a result has no id, so
-// that the model reads the first result of a tool as that of the tool's first call. The calls are
-// those of the step before the results, which begins at step. Results of other calls stay where they
-// are, and so does the order of different tools: engines have these prompts in their caches.
-// The items are not changed.
-func inCallOrder(items []Item, step int, callees map[string]callee) []Item {
-	ordered, last, end := true, -1, 0
+// that the model reads the first result of a tool as that of the tool's first call. Results of no call
+// stay where they are, and so does the order of different tools: engines have these prompts in their
+// caches. The items are not changed.
+func inCallOrder(items []Item, callees map[string]callee) []Item {
+	ordered, last, end := true, math.MinInt, 0
 	for ; end < len(items) && (items[end].Kind == Result || items[end].Kind == Tools); end++ {
-		if by := callees[items[end].CallID]; items[end].Kind == Result && by.at >= step {
+		if by, known := callees[items[end].CallID]; known && items[end].Kind == Result {
 			ordered, last = ordered && last < by.at, by.at
 		}
 	}
@@ -147,7 +242,7 @@ func inCallOrder(items []Item, step int, callees map[string]callee) []Item {
 	var room [2][8]placedResult
 	places := room[0][:0]
 	for i := range results {
-		if by := callees[results[i].CallID]; results[i].Kind == Result && by.at >= step {
+		if by, known := callees[results[i].CallID]; known && results[i].Kind == Result {
 			places = append(places, placedResult{by.recipient, by.at, i})
 		}
 	}

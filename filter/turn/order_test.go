@@ -89,8 +89,15 @@ func TestInCallOrder(t *testing.T) {
 		"cf1 cf2 a rf2 rf1":                   "f1 f2",
 		"cf1 hf1 cg1 hg1 cf2 cf3 rf3 rf2":     "f1 g1 f2 f3",
 		"cf1 cm1 hm1 cf2 rf2 rf1":             "m1 f1 f2",
-		"cf1 cf2 rf2 cf3 rf3 rf1":             "f2 f3 f1", // calls of two steps
-		"cf1 cf2 rf2 u rf1":                   "f2 f1",
+		"cf1 cf2 rf2 cf3 rf1 rf3":             "f1 f2 f3", // calls of two steps
+		"cf1 cf2 rf2 cf3 rf3 rf1":             "f1 f2 f3",
+		"cf1 cf2 cf3 rf3 cf4 rf2 rf4 rf1":     "f1 f2 f3 f4",
+		"cf1 cf2 rf2 cg1 rg1 rf1":             "f1 f2 g1",
+		"cf1 cg1 rg1 cf2 rf1 rf2":             "g1 f1 f2",
+		"cf1 cg1 rg1 cf2 rf2 rf1":             "g1 f1 f2",
+		"cf1 cf2 rf2 a rf1":                   "f1 f2",
+		"cf1 cf2 rf2 cf3 u rf3 rf1":           "f1 f2 f3",
+		"cf1 cf2 rf2 u rf1":                   "f1 f2",
 		"cf1 cf2 rf2 t rf1":                   "f1 f2",
 		"cf1 cf2 rf2 rf1 cf3 cf4 rf4 rf3":     "f1 f2 f3 f4",
 		"cf1 cf2 rf2 rx1 rf1":                 "f1 x1 f2", // of no call
@@ -109,7 +116,7 @@ func TestInCallOrder(t *testing.T) {
 		}
 
 		before := slices.Clone(items)
-		got := resultTexts((&Prefix{}).messages(opening{}, items, true))
+		got := resultTexts((&Prefix{}).messages(opening{}, afterCalls(items), true))
 		if got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
@@ -188,7 +195,7 @@ func TestInCallOrderAllocates(t *testing.T) {
 		for _, id := range order {
 			items = append(items, Item{Kind: Result, CallID: string(id)})
 		}
-		if n := testing.AllocsPerRun(100, func() { inCallOrder(items, 0, callees) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { inCallOrder(items, callees) }); n > 0 {
 			t.Errorf("%s: %v allocations", order, n)
 		}
 	}

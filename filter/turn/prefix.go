@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -47,14 +48,16 @@ type Prefix struct {
 	// [Model].History is exact: what of since the model has generated is as it wrote it, and calls have
 	// the forms that their ids are marked with.
 	exact bool
-	// A rendered call has a mark.
+	// What an answer leaves of the rendered items depends on that: a call has a mark, or is as the model
+	// wrote it.
 	marked bool
 	// Of the last summary among the rendered items; 0: there is none.
 	summary diagnosis.Sum
-	// What is kept of the rendered items after the last answer, and when it was kept on last; 0: it
-	// has not been.
+	// What is kept of the rendered items, and when it was kept on last; 0: it has not been.
 	choices []keptChoice
 	renewed atomic.Int64
+	// The first calls of the choices whose reasoning since has.
+	reasoned map[string]bool
 	// The calls among the rendered items that have no output.
 	open []Item
 	// Number of these that precede the last answer.
@@ -90,6 +93,9 @@ func (p *Prefix) Bytes() int64 {
 	}
 	for i := range p.choices {
 		n += p.choices[i].bytes()
+	}
+	for id := range p.reasoned {
+		n += itemOverhead + len(id)
 	}
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
@@ -142,10 +148,12 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		return nil, apiErr
 	}
 
+	answered := kept.answered()
 	next := &Prefix{
 		settled:      before.settled + len(settled),
 		exact:        rc.Model.History == HistoryExact,
-		marked:       before.marked || slices.ContainsFunc(settled, isMarked),
+		marked:       before.marked || slices.ContainsFunc(settled, isMarked) || slices.ContainsFunc(answered, isWritten),
+		reasoned:     before.reasonedWith(&kept, settled),
 		first:        before.first,
 		start:        before.start.with(settled),
 		summary:      before.summary,
@@ -169,11 +177,12 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if before.settled == 0 {
 		begin, settled = cutOpening(settled)
 		_, kept.items = cutOpening(kept.items)
+		_, answered = cutOpening(answered)
 		begin.instructions = strings.Clone(begin.instructions)
 		next.first = begin
 	}
 
-	plain, since := before.messages(begin, settled, next.exact), before.messages(begin, kept.items, next.exact)
+	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, kept.items, next.exact)
 	if apiErr := rc.extendTokens(ctx, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
@@ -186,27 +195,27 @@ func (rc *RequestContext) settle(
 	ctx context.Context, before *Prefix, items []Item,
 ) (kept keptItems, end int, err error) {
 	end = stepEnd(items)
-	if kept, err = rc.withKept(ctx, items[:end]); err != nil {
+	if kept, err = rc.withKept(ctx, before, items[:end]); err != nil {
 		return kept, 0, err
 	}
 
 	// What the model wrote in one step is rendered together, though the results of some of its calls
 	// have come.
-	if kept.open >= 0 {
-		end, kept.items, kept.choices = kept.open, kept.items[:kept.before], kept.choices[:kept.choicesBefore]
+	if kept.open != nil {
+		end = kept.open.begin
+		kept.cut()
 	}
 	if before.settled == 0 && onlyTools(items[:end]) {
 		// The instructions after them stand in the same message.
-		end, kept.items, kept.choices = 0, nil, nil
+		end, kept = 0, keptItems{room: kept.room}
 	}
 	return kept, end, nil
 }
 
-// choicesBefore returns the choices of the prefix and of the items after it that are not followed
-// by an answer.
+// choicesBefore returns the choices of the prefix and of the items after it of which prompts have
+// something.
 func (p *Prefix) choicesBefore(choices []keptChoice, items []Item) []keptChoice {
-	answered := func(i Item) bool { return i.Kind == Answer && i.Text != "" }
-	if p.choices == nil || slices.ContainsFunc(items, answered) {
+	if p.choices == nil {
 		return choices
 	}
 
@@ -214,7 +223,30 @@ func (p *Prefix) choicesBefore(choices []keptChoice, items []Item) []keptChoice 
 	for i := range p.choices {
 		all[i].at = max(all[i].at, p.renewed.Load())
 	}
+	if anyAnswer(items) {
+		over := slices.DeleteFunc(all[:len(p.choices)], func(c keptChoice) bool { return !c.lasts() })
+		all = append(over, choices...)
+	}
+	// As many as are read without a prefix.
+	return all[max(0, len(all)-maxKeptSteps):]
+}
+
+// hasReasoning reports whether the prefix has the reasoning of the choice with this first call. The
+// prefix may be nil.
+func (p *Prefix) hasReasoning(first string) bool { return p != nil && p.reasoned[first] }
+
+// reasonedWith returns the first calls of the choices whose reasoning the prefix has, extended by items.
+func (p *Prefix) reasonedWith(kept *keptItems, items []Item) map[string]bool {
+	if len(p.reasoned) == 0 || anyAnswer(items) {
+		return kept.reasoned
+	}
+	all := maps.Clone(p.reasoned)
+	maps.Copy(all, kept.reasoned)
 	return all
+}
+
+func anyAnswer(items []Item) bool {
+	return slices.ContainsFunc(items, func(i Item) bool { return i.isAnswer() })
 }
 
 // extendTokens sets the tokens of next to those of before followed by messages: as they are shown
@@ -276,7 +308,7 @@ type callee struct {
 	builtin   bool
 	// Before the call.
 	answers int
-	// The index of the call; -1: a prefix has it.
+	// The index of the call; it is negative if a prefix has the call.
 	at int
 	// Of the call.
 	header headerForm
@@ -297,7 +329,7 @@ func (c callee) form() (channel, contentType string) {
 
 // messages returns the items after the prefix as Harmony messages. The output of a
 // built-in tool is left out if an answer stands between it and its call, which the
-// renderer leaves out. The results of a step stand in the order of [inCallOrder]. begin is the
+// renderer leaves out. Results stand in the order of [inCallOrder]. begin is the
 // opening that precedes the items, if the prefix has no items. marks: calls have the forms that
 // their ids are marked with, also after an answer, so that the engine still has those that no
 // reasoning precedes.
@@ -315,27 +347,25 @@ func (p *Prefix) messages(begin opening, items []Item, marks bool) []harmony.Mes
 		if i < p.openPast {
 			before = 0
 		}
-		callees[p.open[i].CallID] = calleeOf(&p.open[i], before, -1)
+		callees[p.open[i].CallID] = calleeOf(&p.open[i], before, i-len(p.open))
 	}
 
-	// Where the model's current step begins, and what is left of the results after it.
-	step := 0
+	// What is left of the results after the model's step.
 	var results []Item
 
 	for i := range items {
 		item := &items[i]
 		if item.Kind == Result && len(results) == 0 {
-			results = inCallOrder(items[i:], step, callees)
+			results = inCallOrder(items[i:], callees)
 		}
 		if len(results) > 0 {
 			item, results = &results[0], results[1:]
 		}
-		if !item.inStep() {
-			step = i + 1
+		if item.blank() {
+			continue
 		}
 
 		switch item.Kind {
-		case User:
 		case Tools:
 			if known == nil {
 				known = p.known(begin)
@@ -354,13 +384,8 @@ func (p *Prefix) messages(begin opening, items []Item, marks bool) []harmony.Mes
 			if by := callees[item.CallID]; by.builtin && by.answers < answers {
 				continue
 			}
-		default:
-			if item.Text == "" && item.Written == nil {
-				continue
-			}
-			if item.Kind == Answer {
-				answers++
-			}
+		case Answer:
+			answers++
 		}
 
 		msgs = append(msgs, message(*item, callees[item.CallID]))
@@ -433,7 +458,7 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 			}
 			delete(open, item.CallID)
 		case Answer:
-			if item.Text != "" {
+			if item.isAnswer() {
 				orderPast = len(order)
 			}
 		}

@@ -23,7 +23,7 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 	calls := 0
 	text := func() string {
 		if rng.IntN(6) == 0 {
-			return ""
+			return []string{"", " \n"}[rng.IntN(2)]
 		}
 		return "text " + strconv.Itoa(rng.IntN(1000))
 	}

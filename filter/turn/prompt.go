@@ -143,7 +143,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
 	}
-	kept, keptFault := rc.withKept(read, items)
+	kept, keptFault := rc.withKept(read, before, items)
 	defer rc.rendered(&kept)
 	t.fault = errors.Join(dateFault, keptFault)
 	t.diagnosed.head.Stored = storedLast(items, kept.choices)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // textReader returns the texts that are kept under these names, by name. It may
@@ -14,29 +15,68 @@ type textReader func(names []string) (map[string]string, error)
 // keptItems are items with what is kept of them.
 type keptItems struct {
 	items []Item
+	// What of them an answer turns into what the client has sent.
+	passing []passingStep
 	// The choices for which something is kept.
 	choices []keptChoice
-	// Where in the original items a step begins whose further calls may come with later items; -1:
-	// there is none. How many of items and of choices precede it.
-	open          int
-	before        int
-	choicesBefore int
+	// The first calls of the choices whose reasoning is among the items, or is the client's own.
+	reasoned map[string]bool
+	// Where in the original items a step begins whose further calls may come with later items; nil:
+	// there is none.
+	open *openStep
 	// Bytes of memory that are taken for what was made of the texts, until they are rendered.
 	room int
 }
 
-// withKept returns the items with what is kept of their steps after the last answer: as the
-// model wrote them where they mean the same, else with the reasoning that led to calls where
-// they have none. It ignores steps before the last answer: the model does not see their reasoning
-// any more, and a prompt must not change when the store drops what it has of them. On an error it
-// returns the items alone.
-func (rc *RequestContext) withKept(ctx context.Context, items []Item) (keptItems, error) {
+// openStep is where a step begins in the original items, and how much precedes it of what is kept.
+type openStep struct {
+	begin, items, choices int
+	// The first call of its choice; "": its reasoning precedes the step.
+	first string
+}
+
+// passingStep is a step that is as the model wrote it until an answer follows: where its items are, and
+// those that the client has sent.
+type passingStep struct {
+	begin, end int
+	sent       []Item
+}
+
+// answered returns the items as they are once an answer follows them, except for reasoning.
+func (k *keptItems) answered() []Item {
+	if len(k.passing) == 0 {
+		return k.items
+	}
+
+	items := make([]Item, 0, len(k.items))
+	from := 0
+	for _, step := range k.passing {
+		items = append(append(items, k.items[from:step.begin]...), step.sent...)
+		from = step.end
+	}
+	return append(items, k.items[from:]...)
+}
+
+// cut leaves the step out that is open, and what follows it.
+func (k *keptItems) cut() {
+	k.items, k.choices = k.items[:k.open.items], k.choices[:k.open.choices]
+	delete(k.reasoned, k.open.first)
+	k.passing = slices.DeleteFunc(k.passing, func(s passingStep) bool { return s.begin >= len(k.items) })
+}
+
+// withKept returns the items after before with what is kept of their steps. After the last answer steps
+// are as the model wrote them where they mean the same, else with the reasoning that led to calls where
+// they have none. Of the steps before it those are as the model wrote them that begin with something
+// else than reasoning: the engine has them up to there. Of others nothing is read: the model does not see
+// their reasoning any more, and a prompt must not change when the store drops what it has of them. On an
+// error it returns the items alone.
+func (rc *RequestContext) withKept(ctx context.Context, before *Prefix, items []Item) (keptItems, error) {
 	if rc.Memory == nil {
-		return keptItems{items: items, open: -1}, nil
+		return keptItems{items: items}, nil
 	}
 
 	room := 0
-	kept, err := rc.insertKept(items, func(names []string) (map[string]string, error) {
+	kept, err := rc.insertKept(before, items, func(names []string) (map[string]string, error) {
 		texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // insertKept says what was read
@@ -91,15 +131,12 @@ func (rc *RequestContext) rendered(kept *keptItems) {
 }
 
 // insertKept is withKept for any reader.
-func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, error) {
+func (rc *RequestContext) insertKept(before *Prefix, items []Item, read textReader) (keptItems, error) {
 	exact := rc.Model.History == HistoryExact
-	steps := stepsWithCalls(items)
-	if !exact {
-		steps = slices.DeleteFunc(steps, func(s step) bool { return s.reasoned })
-	}
+	steps := stepsWithCalls(items, exact)
 	steps = steps[firstKept(len(steps), exact):]
 
-	kept := keptItems{items: items, open: -1}
+	kept := keptItems{items: items}
 	if len(steps) == 0 {
 		return kept, nil
 	}
@@ -107,8 +144,15 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 	if err != nil {
 		return kept, fmt.Errorf("read the reasoning of tool calls: %w", err)
 	}
+	if len(found.texts) == 0 {
+		return kept, nil
+	}
 
+	if anyAnswer(items) {
+		before = nil
+	}
 	kept.items = make([]Item, 0, len(items)+len(steps))
+	kept.reasoned = map[string]bool{}
 	from := 0
 	for i := range steps {
 		// The calls of one choice can have results between them, which look like steps of their own.
@@ -117,23 +161,14 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 			continue
 		}
 		kept.items = append(kept.items, items[from:step.begin]...)
-		from = step.begin
 
-		choicesBefore := len(found.kept)
-		if choice := found.choice(step); choice != nil {
-			same, end, open := rc.asWritten(items, step.begin, choice)
-			if open && kept.open < 0 {
-				kept.open, kept.before, kept.choicesBefore = step.begin, len(kept.items), choicesBefore
-			}
-			if same != nil {
-				kept.items = append(kept.items, same...)
-				from = end
-				continue
-			}
+		if end := rc.insertChoice(&kept, items, step, found); end > step.begin {
+			from = end
+			continue
 		}
-
-		if text, ok := found.reasoning(step); ok && !step.reasoned {
-			kept.items = append(kept.items, Item{Kind: Reasoning, Text: text})
+		from = step.begin
+		if !before.hasReasoning(found.first(step)) {
+			from = kept.insertReasoning(items, step, found)
 		}
 	}
 	kept.items = append(kept.items, items[from:]...)
@@ -141,47 +176,128 @@ func (rc *RequestContext) insertKept(items []Item, read textReader) (keptItems, 
 	return kept, nil
 }
 
+// insertChoice adds the step as the model wrote it, and returns where it ends in the original items; 0: it
+// is not, or not what the model wrote.
+func (rc *RequestContext) insertChoice(kept *keptItems, items []Item, s *step, found *foundTexts) (end int) {
+	place := openStep{begin: s.begin, items: len(kept.items), choices: len(found.kept)}
+	if first := found.first(s); !kept.reasoned[first] {
+		place.first = first
+	}
+	choice := found.choice(s)
+	if choice == nil {
+		return 0
+	}
+
+	same, end, open := rc.asWritten(items, s.begin, choice)
+	if open && kept.open == nil {
+		kept.open = &place
+	}
+	if same == nil {
+		return 0
+	}
+
+	kept.items = append(kept.items, same...)
+	if !choice.lasts() {
+		kept.passing = append(kept.passing, passingStep{place.items, len(kept.items), items[s.begin:end]})
+	}
+	if !s.answered {
+		kept.reasoned[found.first(s)] = true
+	}
+	return end
+}
+
+// insertReasoning adds the reasoning that led to the step where the client has sent none, or the rest of
+// it, and returns where the original items go on.
+func (k *keptItems) insertReasoning(items []Item, s *step, found *foundTexts) (from int) {
+	// The calls of one choice can be several steps here. Its reasoning led to the first of them.
+	first := found.first(s)
+	text, ok := found.reasoning(s)
+	if !ok || k.reasoned[first] {
+		return s.begin
+	}
+	k.reasoned[first] = true
+
+	sent := items[s.begin:s.end]
+	switch {
+	case !s.reasoned:
+		k.items = append(k.items, Item{Kind: Reasoning, Text: text})
+		return s.begin
+	case isRest(joinTexts(reasoningOf(sent), asIs), text):
+		k.items = append(k.items, Item{Kind: Reasoning, Text: text})
+		for i := range sent {
+			if sent[i].Kind != Reasoning {
+				k.items = append(k.items, sent[i])
+			}
+		}
+		return s.end
+	}
+	return s.begin
+}
+
+// reasoningOf returns the texts of reasoning among items.
+func reasoningOf(items []Item) []string {
+	var texts []string
+	for i := range items {
+		if items[i].Kind == Reasoning {
+			texts = append(texts, items[i].Text)
+		}
+	}
+	return texts
+}
+
+// isRest reports whether reasoning that was sent is the end of what is kept, and not all of it. Of a
+// stream openai-node gives an application the last piece alone, because it does not know the field.
+func isRest(sent, kept string) bool {
+	sent, kept = strings.TrimSpace(sent), strings.TrimSpace(kept)
+	return sent != "" && len(sent) < len(kept) && strings.HasSuffix(kept, sent)
+}
+
 // step is a step of the assistant with tool calls.
 type step struct {
-	// Index of its first item.
-	begin int
-	// Id of its first call.
+	// Indexes of its first item, and of its first call.
+	begin, end int
+	// Id of that call.
 	call string
 	// The items have reasoning before its first call.
 	reasoned bool
-	// It follows the result of a hosted call, so it may belong to a turn whose reasoning precedes
-	// that call.
-	hosted bool
+	// An answer follows.
+	answered bool
 }
 
 // maxKeptSteps bounds the steps for which the store is read: the last ones.
 const maxKeptSteps = 1024
 
-// stepsWithCalls returns the steps after the last answer that have calls.
-func stepsWithCalls(items []Item) []step {
+// stepsWithCalls returns the steps that have calls: those after the last answer, or all.
+func stepsWithCalls(items []Item, all bool) []step {
 	var steps []step
 	// Of the current step; called: one of its calls is listed.
 	var now step
 	called := false
+	// The first step that no answer follows yet.
+	open := 0
 
 	for i := range items {
-		switch items[i].Kind {
+		switch item := &items[i]; item.Kind {
 		case Reasoning:
-			now.reasoned = true
+			now.reasoned = now.reasoned || !item.blank()
 		case Call:
 			if !called {
-				now.call = items[i].CallID
+				now.call, now.end = item.CallID, i
 				steps = append(steps, now)
 			}
 			called = true
 		case Preamble:
 		// Found by a call of the same turn, or of the one before.
-		case Tools:
-			now, called = step{begin: i + 1, hosted: now.hosted}, false
 		default:
-			now, called = step{begin: i + 1, hosted: items[i].Hosted}, false
-			if items[i].Kind == Answer && items[i].Text != "" {
+			now, called = step{begin: i + 1}, false
+			if !item.isAnswer() {
+				continue
+			}
+			if !all {
 				steps = steps[:0]
+			}
+			for ; open < len(steps); open++ {
+				steps[open].answered = true
 			}
 		}
 	}
@@ -204,7 +320,7 @@ type foundTexts struct {
 	texts map[string]string
 	// By the id of a call that is not the first one of its choice: the first one's.
 	firsts map[string]string
-	// The choices that have been read of the texts, by the id of their first call; nil: the text is none.
+	// The choices that have been read of the texts, by the names of these; nil: the text is none.
 	choices map[string]*writtenChoice
 	// Of these, when each was kept.
 	kept []keptChoice
@@ -213,7 +329,7 @@ type foundTexts struct {
 // readSteps reads what is kept for the steps. It reads once, and a second time if a client has
 // left out the first call of a turn, or has put another one before it.
 func readSteps(read textReader, steps []step, exact bool) (*foundTexts, error) {
-	names := make([]string, 0, 3*len(steps))
+	names := make([]string, 0, 4*len(steps))
 	for i := range steps {
 		names = appendNames(names, &steps[i], steps[i].call, exact)
 		names = append(names, firstCallKey(steps[i].call))
@@ -227,7 +343,7 @@ func readSteps(read textReader, steps []step, exact bool) (*foundTexts, error) {
 	names = names[:0]
 	for i := range steps {
 		step := &steps[i]
-		if found.has(step.call) || !exact && step.hosted {
+		if found.has(step.call) {
 			continue
 		}
 		if first, ok := texts[firstCallKey(step.call)]; ok {
@@ -252,55 +368,66 @@ func readSteps(read textReader, steps []step, exact bool) (*foundTexts, error) {
 
 // appendNames appends the names of what is kept under the id of a choice's first call.
 func appendNames(names []string, s *step, first string, exact bool) []string {
-	if !s.reasoned {
+	if !s.answered {
 		names = append(names, reasoningKey(first))
 	}
 	if exact {
-		names = append(names, writtenKey(first))
+		names = append(names, lastingKey(first))
+		if !s.answered {
+			names = append(names, writtenKey(first))
+		}
 	}
 	return names
 }
 
 // has reports whether something is kept under the id of a call.
 func (f *foundTexts) has(call string) bool {
-	_, reasoned := f.texts[reasoningKey(call)]
-	_, written := f.texts[writtenKey(call)]
-	return reasoned || written
+	for _, key := range [...]func(string) string{reasoningKey, writtenKey, lastingKey} {
+		if _, ok := f.texts[key(call)]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// first returns the id of the first call of the choice that has the step's first call.
+func (f *foundTexts) first(s *step) string {
+	if first, ok := f.firsts[s.call]; ok {
+		return first
+	}
+	return s.call
 }
 
 // choice returns what the model wrote where it made the step's first call; nil if nothing is kept.
 // A text is read once: a request can name one id many times.
 func (f *foundTexts) choice(s *step) *writtenChoice {
-	first := s.call
-	if other, ok := f.firsts[s.call]; ok {
-		first = other
+	first := f.first(s)
+	name := lastingKey(first)
+	text, ok := f.texts[name]
+	if !ok && !s.answered {
+		name = writtenKey(first)
+		text, ok = f.texts[name]
 	}
-	text, ok := f.texts[writtenKey(first)]
 	if !ok {
 		return nil
 	}
-	if choice, read := f.choices[first]; read {
+	if choice, read := f.choices[name]; read {
 		return choice
 	}
 
 	choice, at, ok := readWrittenChoice(first, text)
-	f.choices[first] = choice
+	f.choices[name] = choice
 	if ok {
-		f.kept = append(f.kept, keptChoice{choice.calls, at})
+		f.kept = append(f.kept, keptChoice{calls: choice.calls, at: at, name: name})
 	}
 	return choice
 }
 
 // reasoning returns the reasoning that is kept for the step. That of a choice is found by each of
-// its calls, except after the result of a hosted call: there it precedes that call.
-func (f *foundTexts) reasoning(s *step) (string, bool) {
-	if text, ok := f.texts[reasoningKey(s.call)]; ok {
-		return text, true
+// its calls. After an answer there is none.
+func (f *foundTexts) reasoning(s *step) (text string, ok bool) {
+	if !s.answered {
+		text, ok = f.texts[reasoningKey(f.first(s))]
 	}
-	first, ok := f.firsts[s.call]
-	if !ok || s.hosted {
-		return "", false
-	}
-	text, ok := f.texts[reasoningKey(first)]
 	return text, ok
 }

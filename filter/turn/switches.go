@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"strings"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -222,8 +224,11 @@ var verbosities = map[string]string{
 
 // instructions are those of the request, and what its fields tell the model.
 func (in *Input) instructions() string {
-	if in.Instructions == "" || in.verbosity == "" {
-		return in.Instructions + in.verbosity
+	switch {
+	case strings.TrimSpace(in.Instructions) == "":
+		return in.verbosity
+	case in.verbosity == "":
+		return in.Instructions
 	}
 	return in.Instructions + "\n\n" + in.verbosity
 }

@@ -42,7 +42,7 @@ func (rc *RequestContext) truncated(
 		read, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		// A fault has been noted by Prepare.
-		kept, _ := rc.withKept(read, items)
+		kept, _ := rc.withKept(read, nil, items)
 		defer rc.rendered(&kept)
 		items = kept.items
 	}

@@ -20,6 +20,7 @@ package turn
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -315,6 +316,21 @@ type Item struct {
 	// Continue set it; nil: the other fields are rendered.
 	Written *harmony.Message
 }
+
+// blank reports whether a text is white space alone, which the model is not shown. Of calls and results
+// none is: that a tool returned nothing is what it returned.
+func (i *Item) blank() bool {
+	switch i.Kind {
+	case Call, Result, Tools:
+		return false
+	}
+	return i.Written == nil && strings.TrimSpace(i.Text) == ""
+}
+
+// isAnswer reports whether an item is an answer that the model is shown.
+func (i *Item) isAnswer() bool { return i.Kind == Answer && !i.blank() }
+
+func isWritten(i Item) bool { return i.Written != nil }
 
 // tool returns the tool of a call.
 func (i *Item) tool() ToolName { return ToolName{i.Namespace, i.Name, i.Builtin} }

@@ -126,6 +126,20 @@ func (c *writtenChoice) complete() bool {
 	return n > 0 && n == len(c.calls) && c.messages[len(c.messages)-1].Recipient != ""
 }
 
+// lasts reports whether the engine still has a part of the choice after the turn's answer, which drops
+// reasoning.
+func (c *writtenChoice) lasts() bool {
+	return len(c.messages) > 0 && c.messages[0].Channel != harmony.ChannelAnalysis
+}
+
+// key returns the name under which the choice is kept.
+func (c *writtenChoice) key() string {
+	if c.lasts() {
+		return lastingKey(c.calls[0])
+	}
+	return writtenKey(c.calls[0])
+}
+
 // calls reports whether a message is a call of a tool, in the tool's own name and on the
 // channel on which such calls are made: from another one it would disappear with an answer.
 func calls(m *harmony.Message, tool ToolName) bool {

@@ -192,22 +192,29 @@ func TestWrittenNamedOften(t *testing.T) {
 	output := "<|channel|>commentary to=functions.f json<|message|>" + `{"a":"` + strings.Repeat("word ", words) + `"}<|call|>`
 	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
 
+	answered := false
 	size := func(steps int) int {
 		items := append(make([]Item, 0, 1+2*steps), userHi)
 		for range steps {
 			items = append(items, Item{Kind: Call, CallID: "call_1", Name: "f", Text: "{}"}, Item{Kind: Result, CallID: "call_1"})
+			if answered {
+				items = append(items, Item{Kind: Answer, Text: "a"}, userHi)
+			}
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		kept, err := rc.withKept(t.Context(), items)
+		kept, err := rc.withKept(t.Context(), nil, items)
 		runtime.ReadMemStats(&after)
 		if err != nil || len(kept.choices) != 1 {
 			t.Errorf("%d choices, %v", len(kept.choices), err)
 		}
 		return int(after.TotalAlloc - before.TotalAlloc)
 	}
-	if one, many := size(1), size(500); many > one+500*words/4 {
-		t.Errorf("500 steps make %d bytes, one makes %d", many, one)
+	for range 2 {
+		if one, many := size(1), size(500); many > one+500*words/4 {
+			t.Errorf("500 steps make %d bytes, one makes %d", many, one)
+		}
+		answered = true
 	}
 
 	// What is compared is what the model wrote, though the client names it by a few bytes.

@@ -106,30 +106,38 @@ func (it *Item) patchOutput() (text string, err *apierror.Error) {
 	return text, err
 }
 
-// withCallID is the output of a local shell call with its call_id. The API's own form
-// of this item has the id of the call as its id.
+// withCallID gives an item the call_id by which it and the call, or its output, belong together. The API's
+// own form of a local shell call's output has the id of the call as its id. Some clients send the id of
+// the item that is the call as its call_id.
 func (it *Item) withCallID() {
-	if it.Kind != "local_shell_call_output" || it.CallID != "" || it.ID == "" {
+	named := it.CallID
+	alone := it.Kind == "local_shell_call_output" && named == "" && it.ID != ""
+	if alone {
+		named = it.ID
+	}
+	callID := callOfItem(named)
+	if id, ok := strings.CutPrefix(named, LocalShell.Names().Prefix); ok && alone {
+		callID = CallPrefix + id
+	}
+	if callID == it.CallID {
 		return
 	}
-
-	it.CallID = it.ID
-	// The id of the item that is the call.
-	if id, ok := strings.CutPrefix(it.ID, LocalShell.Names().Prefix); ok {
-		it.CallID = CallPrefix + id
-	}
+	it.CallID = callID
 
 	// The item is rewritten, because it is stored as it is here: later requests find the call_id.
 	dst := jsontext.AppendString([]byte(`{"call_id":`), it.CallID)
 	it.At.ForEach(func(k, v gjson.Result) bool {
 		// The id of the call is not the output's: an item of its own gets another one.
-		if k.Str != "id" && k.Str != "call_id" {
+		if k.Str != "call_id" && (k.Str != "id" || !alone) {
 			dst = append(append(jsontext.AppendString(append(dst, ','), k.Str), ':'), v.Raw...)
 		}
 		return true
 	})
 
-	it.ID, it.At.Result = "", gjson.ParseBytes(append(dst, '}'))
+	it.At.Result = gjson.ParseBytes(append(dst, '}'))
+	if alone {
+		it.ID = ""
+	}
 }
 
 // AgentMessage is what the model sees of a message between agents: who has sent it to
@@ -206,4 +214,14 @@ func appendParts(dst *strings.Builder, parts gjson.Result) {
 			}
 		}
 	}
+}
+
+// callOfItem returns the id of the call whose item has this id; the id itself if it is of none.
+func callOfItem(id string) string {
+	for _, kind := range [...]Kind{Function, Custom, Shell, LocalShell, ApplyPatch} {
+		if rest, ok := strings.CutPrefix(id, kind.Names().Prefix); ok && turn.IsOwnCall(CallPrefix+rest) {
+			return CallPrefix + rest
+		}
+	}
+	return id
 }

@@ -56,7 +56,7 @@ func TestStream(t *testing.T) {
 		{"logprobs that were no delta", `"text":"I look at it.","logprobs":[]`, `"text":"I look at it.","logprobs":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[]}]`, "log probabilities"},
 		{"phase", `"role":"assistant","phase":"commentary","content":[]`, `"role":"assistant","phase":"final_answer","content":[]`, "phase"},
 		{"call_id", `"status":"in_progress","call_id":"call_4"`, `"status":"in_progress","call_id":"call_5"`, "call_id"},
-		{"done item", `"output_index":2,"item":{"type":"function_call","id":"fc_5","status":"completed"`, `"output_index":2,"item":{"type":"function_call","id":"fc_5","status":"incomplete"`, "not as it was told"},
+		{"done item", `"output_index":2,"item":{"type":"function_call","id":"fc_4","status":"completed"`, `"output_index":2,"item":{"type":"function_call","id":"fc_4","status":"incomplete"`, "not as it was told"},
 		{"head", `"completed_at":1795262400,"error":null,"incomplete_details":null,"model":"gpt-oss-120b"`, `"completed_at":1795262400,"error":null,"incomplete_details":null,"model":"x"`, "model has changed"},
 		{"early output", `"output":[]`, `"output":[{"type":"reasoning","id":"r","status":"completed","summary":[],"content":[]}]`, "has output"},
 		{"stub", `"usage":null,`, ``, `"usage" is missing`},

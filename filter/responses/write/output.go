@@ -107,7 +107,13 @@ func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
 			o.announce(it)
 		}
 	default:
-		it.ID = o.request.Context.NewID(it.Kind.Names().Prefix)
+		switch it.Kind {
+		// Some clients send this id as the call's.
+		case item.Function, item.Custom:
+			it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
+		default:
+			it.ID = o.request.Context.NewID(it.Kind.Names().Prefix)
+		}
 		it.Named = call != nil && call.Namespace == turn.FunctionsNamespace && o.request.Tools.Named[call.Name]
 		o.place(it)
 		o.events.itemStart(it)
