@@ -27,6 +27,8 @@ type Endpoint struct {
 	Header  string
 	NoModel bool
 
+	// NoCall is that no engine gets the request, so that none says whether it serves the model.
+	NoCall bool
 	// Public is that the answer is the same for all tenants.
 	Public bool
 	// OptionsHeader is a request header whose values switch on parts of the API, such as

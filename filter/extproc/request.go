@@ -57,7 +57,7 @@ type clientRequest struct {
 // party is whose request it is.
 type party struct {
 	tenant string
-	key    string // digest of the client's credentials, where a token quota needs it
+	key    string // digest of the client's credentials, where a token quota or a setting needs it
 }
 
 // bodyShape is in which form a request's body comes.
@@ -111,7 +111,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	if name := s.telemetry.Recorder.Header(); name != "" {
 		r.asked = headerOf(h, name)
 	}
-	if s.o.Budgets.NeedsKey() {
+	if s.o.Budgets.NeedsKey() || cfg.NeedsKey() {
 		r.key = keyOf(h, cfg.KeyHeader)
 	}
 	if length := headerOf(h, "content-length"); length != "" {

@@ -25,9 +25,9 @@ func (a *API) Endpoints() []api.Endpoint {
 			OptionsHeader: "anthropic-beta",
 		}
 	}
-	return []api.Endpoint{
-		endpoint(Path, a.handleMessage), endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender),
-	}
+	count, render := endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender)
+	count.NoCall, render.NoCall = true, true
+	return []api.Endpoint{endpoint(Path, a.handleMessage), count, render}
 }
 
 func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
