@@ -23,3 +23,10 @@ func TestKnowsDialects(t *testing.T) {
 	t.Parallel()
 	objects.KnowsDialects(t, "chat")
 }
+
+// TestVocabulary shows that no other name of what the API has is ignored.
+func TestVocabulary(t *testing.T) {
+	t.Parallel()
+	testAPI.RefusesVocabulary(t, ask(`,%s`))
+	testAPI.RefusesSpellings(t, objects, ask(`,%s`))
+}

@@ -55,7 +55,7 @@ func (a *API) decode(
 	}
 	// Errors name calls as the client does, whatever prefix its ids have here.
 	d.input.ShownID = d.sentID
-	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	d.compaction.asked = d.compaction.asked && !how.counts

@@ -77,3 +77,10 @@ func TestKnowsDialects(t *testing.T) {
 	t.Parallel()
 	objects.KnowsDialects(t, "messages")
 }
+
+// TestVocabulary shows that no other name of what the API has is ignored.
+func TestVocabulary(t *testing.T) {
+	t.Parallel()
+	testAPI(t).RefusesVocabulary(t, ask(`,%s`))
+	testAPI(t).RefusesSpellings(t, objects, ask(`,%s`))
+}

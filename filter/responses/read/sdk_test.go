@@ -74,3 +74,10 @@ func TestKnowsDialects(t *testing.T) {
 	t.Chdir("..") // the paths of apitest begin in the directory of an API
 	objects.KnowsDialects(t, "responses")
 }
+
+// TestVocabulary shows that no other name of what the API has is ignored.
+func TestVocabulary(t *testing.T) {
+	t.Chdir("..") // the paths of apitest begin in the directory of an API
+	testAPI.RefusesVocabulary(t, ask(`,%s`))
+	testAPI.RefusesSpellings(t, objects, ask(`,%s`))
+}
