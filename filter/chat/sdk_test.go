@@ -30,3 +30,9 @@ func TestVocabulary(t *testing.T) {
 	testAPI.RefusesVocabulary(t, ask(`,%s`))
 	testAPI.RefusesSpellings(t, objects, ask(`,%s`))
 }
+
+// TestUnknownParts shows what becomes of content parts of other types.
+func TestUnknownParts(t *testing.T) {
+	t.Parallel()
+	testAPI.HandlesUnknown(t, `{"model":"m","messages":[{"role":"user","content":[%s]}]}`, "messages[0].content[0]", "")
+}

@@ -433,7 +433,7 @@ func (s *Server) requestContext(x *exchange) *turn.RequestContext {
 		RequestID: x.request.id,
 		Session:   x.request.session,
 		Checked:   x.target.Dialect != nil && !x.target.Dialect.Traits().Constrains,
-		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), config.Client{
+		Model: s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), config.Client{
 			Tenant: x.request.tenant, Key: x.request.key,
 		}),
 	}

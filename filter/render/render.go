@@ -63,8 +63,12 @@ func Endpoints(o Options) []api.Endpoint {
 		if k.merge {
 			t := &tokenizer{chat: *create, needsModel: o.NeedsModel}
 			all = append(all,
-				api.Endpoint{API: "tokenize", Method: http.MethodPost, Pattern: TokenizePath, NoCall: true, Handle: t.tokenize},
-				api.Endpoint{API: "tokenize", Method: http.MethodPost, Pattern: DetokenizePath, NoCall: true, Handle: t.detokenize},
+				api.Endpoint{
+					API: "tokenize", Method: http.MethodPost, Pattern: TokenizePath, NoCall: true, Handle: t.tokenize,
+				},
+				api.Endpoint{
+					API: "tokenize", Method: http.MethodPost, Pattern: DetokenizePath, NoCall: true, Handle: t.detokenize,
+				},
 			)
 		}
 	}

@@ -49,7 +49,8 @@ func (a *API) RefusesSpellings(t *testing.T, o Objects, body string) {
 		}
 		r, err := a.Decode([]byte(strings.Replace(body, "%s", `"`+camel+`":{"x":1}`, 1)), NewContext())
 		listed := err == nil && slices.Contains(r.Ignored(), camel)
-		if named := err != nil && err.Status == 400 && err.Param == camel; named == listed || listed != (h.State == "ignored") {
+		named := err != nil && err.Status == 400 && err.Param == camel
+		if named == listed || listed != (h.State == "ignored") {
 			t.Errorf("%s, which is %s: listed %t, %v", camel, h.State, listed, err)
 		}
 	}

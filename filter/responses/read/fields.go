@@ -47,7 +47,7 @@ type fieldReader struct {
 func newFieldReader(a *Reader, rc *turn.RequestContext) fieldReader {
 	return fieldReader{
 		reader: a, rc: rc, store: true, echo: newEcho(),
-		input:   turn.Input{Strict: map[turn.ToolName]bool{}},
+		input: turn.Input{Strict: map[turn.ToolName]bool{}},
 		options: request.Options{
 			UsagePerTurn: a.UsagePerTurn, OpenReasoning: rc.Model.ReasoningEvents == turn.EventsReasoning,
 		},
