@@ -32,10 +32,7 @@ func newRender(cfg *config.Config, sealer *seal.Sealer) []api.Endpoint {
 // newStateless returns the endpoints of the APIs without a store and without tools, for
 // the render service.
 func newStateless(cfg *config.Config, sealer *seal.Sealer) []api.Endpoint {
-	r := &responses.API{
-		Sealer: sealer, Compactor: sealer, UsagePerTurn: cfg.Responses.UsagePerTurn,
-		OpenReasoningEvents: cfg.Responses.ReasoningEvents == config.ReasoningEventsOpen,
-	}
+	r := &responses.API{Sealer: sealer, Compactor: sealer, UsagePerTurn: cfg.Responses.UsagePerTurn}
 	return slices.Concat(chat.Endpoints(), r.Endpoints(), (&messages.API{Sealer: sealer}).Endpoints())
 }
 
@@ -65,7 +62,7 @@ func NewRenderService(
 			if !ok && name != "" {
 				return nil
 			}
-			return cfg.TurnModel(&m, m.ContextLength, "")
+			return cfg.TurnModel(&m, m.ContextLength, config.Client{})
 		},
 		MaxBodyBytes:     cfg.Limits.MaxBodyBytes,
 		MaxInflightBytes: cfg.Limits.MaxInflightBytes,

@@ -422,7 +422,6 @@ func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *sea
 	}
 	api.UsagePerTurn = cfg.Responses.UsagePerTurn
 	api.ToolTimeout = cfg.Responses.ToolTimeout.Duration
-	api.OpenReasoningEvents = cfg.Responses.ReasoningEvents == config.ReasoningEventsOpen
 	return api
 }
 

@@ -27,8 +27,13 @@ type Endpoint struct {
 	Header  string
 	NoModel bool
 
+	// NoCall is that no engine gets the request, so that none says whether it serves the model.
+	NoCall bool
 	// Public is that the answer is the same for all tenants.
 	Public bool
+	// OptionsHeader is a request header whose values switch on parts of the API, such as
+	// anthropic-beta; "": there is none.
+	OptionsHeader string
 	// IDHeader is a header of replies that has the request's id, beside x-request-id; "":
 	// none.
 	IDHeader string
@@ -83,7 +88,9 @@ type HTTPRequest struct {
 	Query url.Values
 	// Header is what may go along with calls through the loopback listener; nil without one.
 	Header http.Header
-	Body   []byte // valid until Handle returns
+	// Options are the values of the endpoint's OptionsHeader.
+	Options []string
+	Body    []byte // valid until Handle returns
 
 	Context *turn.RequestContext
 	Codex   bool // Codex compatibility mode is on
@@ -177,6 +184,20 @@ func QueryOf(method, query string) (values url.Values, err error) {
 	}
 
 	return values, err
+}
+
+// OptionsOf returns the values of the endpoint's OptionsHeader. value returns all values of a
+// request header, joined with commas as HTTP joins them. The endpoint may be nil.
+func (e *Endpoint) OptionsOf(value func(name string) string) (options []string) {
+	if e == nil || e.OptionsHeader == "" {
+		return nil
+	}
+	for option := range strings.SplitSeq(value(e.OptionsHeader), ",") {
+		if option = strings.TrimSpace(option); option != "" {
+			options = append(options, option)
+		}
+	}
+	return options
 }
 
 // Matches reports whether the endpoint has a path, whatever the method and the headers.

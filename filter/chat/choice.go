@@ -42,7 +42,7 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 	// An empty list allows nothing; nil would allow everything.
 	d.input.Choice.Allowed = []turn.ToolName{}
 
-	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "mode":
 			if v.Str != "auto" && v.Str != "required" {
@@ -55,6 +55,10 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 		}
 		return allowedFields.Other(key, v, &d.ignored)
 	})
+	if err == nil && len(d.input.Choice.Allowed) == 0 {
+		return turn.NoneAllowed(v.Path + ".tools")
+	}
+	return err
 }
 
 func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {

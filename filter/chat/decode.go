@@ -22,7 +22,7 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	}
 
 	d := &decoder{rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
-	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.finish(); err != nil {

@@ -19,7 +19,7 @@ const (
 func Endpoints() []api.Endpoint {
 	return []api.Endpoint{
 		{API: "chat", Method: http.MethodPost, Pattern: Path, Handle: handleCompletion},
-		{API: "chat", Method: http.MethodPost, Pattern: RenderPath, Handle: handleRender},
+		{API: "chat", Method: http.MethodPost, Pattern: RenderPath, NoCall: true, Handle: handleRender},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // fields has the top-level fields that the decoder knows. Other fields are ignored.
 // The table in docs/compatibility.md has the same rows.
-var fields = jsontext.With(jsontext.Table[*decoder]{
+var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 
 	"stream": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
@@ -117,7 +117,11 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 		Refused: "truncation is a field of POST /v1/responses. Leave out old messages instead.",
 		Unless:  []string{`"disabled"`},
 	},
-}, turn.SamplingFields, (*decoder).sampling)
+}, turn.SamplingFields, (*decoder).sampling), turn.Own{
+	Limit: "Use max_completion_tokens.", Stop: "Use stop.", Answers: "Use n.",
+	System: "Send a message of the role system.", Conversation: "Use messages.",
+	Effort: "Use reasoning_effort.", Format: "Use response_format.",
+})
 
 func (d *decoder) sampling() turn.Sampling {
 	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}

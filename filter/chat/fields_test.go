@@ -43,7 +43,7 @@ func TestFieldsAreHandled(t *testing.T) {
 		"tools.function":               with(`,"tools":[{"type":"function","function":{"name":"f",%s}}]`),
 		"tool_choice":                  with(`,"tools":[` + tool + `],"tool_choice":{"type":"function","function":{"name":"f"},%s}`),
 		"tool_choice.function":         with(`,"tools":[` + tool + `],"tool_choice":{"type":"function","function":{"name":"f",%s}}`),
-		"tool_choice.allowed_tools":    with(`,"tools":[` + tool + `],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[],%s}}`),
+		"tool_choice.allowed_tools":    with(`,"tools":[` + tool + `],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + tool + `],%s}}`),
 		"stream_options":               with(`,"stream":true,"stream_options":{%s}`),
 		"usage":                        with(`,"usage":{%s}`),
 		"reasoning":                    with(`,"reasoning":{%s}`),

@@ -388,8 +388,8 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		text, err := d.readImage(kind, v, images)
 		return text, true, err
 	default:
-		return "", false, apierror.Invalid(v.Path+".type",
-			"Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
+		text, err := turn.ReadUnknownPart(v, "text, refusal or image_url")
+		return text, false, err
 	}
 
 	if err := partFields.Others(v, &d.ignored); err != nil {

@@ -23,3 +23,16 @@ func TestKnowsDialects(t *testing.T) {
 	t.Parallel()
 	objects.KnowsDialects(t, "chat")
 }
+
+// TestVocabulary shows that no other name of what the API has is ignored.
+func TestVocabulary(t *testing.T) {
+	t.Parallel()
+	testAPI.RefusesVocabulary(t, ask(`,%s`))
+	testAPI.RefusesSpellings(t, objects, ask(`,%s`))
+}
+
+// TestUnknownParts shows what becomes of content parts of other types.
+func TestUnknownParts(t *testing.T) {
+	t.Parallel()
+	testAPI.HandlesUnknown(t, `{"model":"m","messages":[{"role":"user","content":[%s]}]}`, "messages[0].content[0]", "")
+}

@@ -283,6 +283,30 @@ func checkURL(raw string) error {
 	return nil
 }
 
+// checkReasoningEvents checks which names the events of reasoning have, and for whom.
+func (c *Config) checkReasoningEvents() (errs faults) {
+	names := []string{turn.EventsReasoningText, turn.EventsReasoning}
+	errs.oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, names...)
+
+	for i, e := range c.Responses.ReasoningEventsFor {
+		path := fmt.Sprintf("responses.reasoning_events_for[%d]", i)
+		errs.oneOf(path+".events", e.Events, names...)
+		switch {
+		case e.Tenant == "" && e.Key == "":
+			errs.add("%s: write a tenant or a key; responses.reasoning_events is for all", path)
+		case e.Tenant != "" && c.TenantHeader == "":
+			errs.add("%s.tenant: there are no tenants: set tenant_header", path)
+		}
+		if e.Key != "" && !keyDigest.MatchString(e.Key) {
+			errs.add("%s.key: must be the SHA-256 of the key in hex, as printf %%s KEY | sha256sum prints it", path)
+		}
+	}
+	return errs
+}
+
+// keyDigest is a SHA-256 in hex.
+var keyDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 var (
 	headerName  = regexp.MustCompile(`^[a-z0-9-]*$`)
 	sessionName = regexp.MustCompile(`^[a-z0-9_-]+$`)
@@ -294,7 +318,7 @@ func (c *Config) checkWords() (errs faults) {
 	errs.oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)
 	errs.oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)
 	errs.oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)
-	errs.oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)
+	errs = append(errs, c.checkReasoningEvents()...)
 	errs = append(errs, c.Record.check()...)
 
 	errs.oneOf("log.format", c.Log.Format, LogFormatAuto, LogFormatJSON, LogFormatText)

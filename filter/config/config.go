@@ -33,10 +33,6 @@ import (
 // The values of the keys that take one of a few words. Those of the settings of
 // models are package turn's.
 const (
-	ReasoningEventsOpenAI = "reasoning_text" // responses.reasoning_events: response.reasoning_text.delta and .done
-	// responses.reasoning_events: Open Responses' response.reasoning.delta and .done
-	ReasoningEventsOpen = "reasoning"
-
 	UnknownPass   = "pass"   // unknown_models: requests are the upstream's
 	UnknownReject = "reject" // unknown_models: requests are a 404
 
@@ -356,6 +352,9 @@ type Responses struct {
 	// ReasoningEvents names the events of reasoning text: reasoning_text or
 	// reasoning.
 	ReasoningEvents string `json:"reasoning_events"`
+	// ReasoningEventsFor name them for the requests of a tenant or a key. The first entry
+	// that matches is used.
+	ReasoningEventsFor []ReasoningEvents `json:"reasoning_events_for"`
 	// CodexCompatibility has a turn be one response from the user's message
 	// to the final answer, whatever tools are called in between. With
 	// AllowOverride a request's header x-envoy-harmony-codex: on or off
@@ -367,6 +366,16 @@ type Responses struct {
 	RelayUnknown bool `json:"relay_unknown"`
 	// ToolTimeout is how long such a turn waits for the outputs of its tools.
 	ToolTimeout Duration `json:"tool_timeout"`
+}
+
+// ReasoningEvents names the events of reasoning text for some clients.
+type ReasoningEvents struct {
+	// Tenant is the tenant. Empty: all.
+	Tenant string `json:"tenant"`
+	// Key is the SHA-256 of the client's key, in hex, so that no file has the key. Empty: all.
+	Key string `json:"key"`
+	// Events is reasoning_text or reasoning.
+	Events string `json:"events"`
 }
 
 // Limits bounds what a request may use. Every number is per request unless it
@@ -506,7 +515,7 @@ func Defaults() *Config {
 			StoreBytes:      256 << 20,
 			StoreTTL:        Duration{24 * time.Hour},
 			ChainCacheBytes: 64 << 20,
-			ReasoningEvents: ReasoningEventsOpenAI,
+			ReasoningEvents: turn.EventsReasoningText,
 			ToolTimeout:     Duration{5 * time.Minute},
 		},
 		Limits: Limits{

@@ -362,6 +362,7 @@ func TestConfigDocumented(t *testing.T) {
 		settableKeys(reflect.TypeFor[Engine](), "engines[]."),
 		settableKeys(reflect.TypeFor[ToolServer](), "tools.servers[]."),
 		settableKeys(reflect.TypeFor[Rollout](), "rollout[]."),
+		settableKeys(reflect.TypeFor[ReasoningEvents](), "responses.reasoning_events_for[]."),
 		settableKeys(reflect.TypeFor[Alias](), "aliases[]."),
 	)
 	for _, key := range keys {

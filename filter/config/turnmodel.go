@@ -1,14 +1,24 @@
 package config
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TurnModel returns the settings of a model as turns take them. contextLength is how
-// many tokens prompt and output may have together; 0: as many as gpt-oss. tenant is that
-// of the request.
-func (c *Config) TurnModel(m *Model, contextLength int, tenant string) *turn.Model {
+// Client is whose request it is.
+type Client struct {
+	Tenant string
+	// Key is the beginning of the SHA-256 of the client's key, in hex; "": it is not known.
+	Key string
+}
+
+// TurnModel returns the settings of a model as turns take them, for a client's request.
+// contextLength is how many tokens prompt and output may have together; 0: as many as gpt-oss.
+func (c *Config) TurnModel(m *Model, contextLength int, client Client) *turn.Model {
 	return &turn.Model{
 		Upstream:        m.UpstreamModel,
 		Identity:        m.Identity,
@@ -21,11 +31,29 @@ func (c *Config) TurnModel(m *Model, contextLength int, tenant string) *turn.Mod
 		Canonical:       c.CanonicalSchemas,
 		OnMalformed:     c.OnMalformed,
 		ReasoningFields: c.ReasoningFields,
+		ReasoningEvents: c.reasoningEvents(client),
 		UnknownTools:    c.UnknownTools,
 		ToolArguments:   m.ToolArguments,
 		History:         m.History,
-		Reasoning:       c.reasoningLimits(m, tenant),
+		Reasoning:       c.reasoningLimits(m, client.Tenant),
 	}
+}
+
+// NeedsKey reports whether settings of a model need the key of a client.
+func (c *Config) NeedsKey() bool {
+	return slices.ContainsFunc(c.Responses.ReasoningEventsFor, func(e ReasoningEvents) bool { return e.Key != "" })
+}
+
+// reasoningEvents returns the names of the events of reasoning for a client.
+func (c *Config) reasoningEvents(client Client) string {
+	for _, e := range c.Responses.ReasoningEventsFor {
+		// Nobody is known by the beginning of no key.
+		known := e.Key == "" || client.Key != "" && strings.HasPrefix(e.Key, client.Key)
+		if known && cmp.Or(e.Tenant, client.Tenant) == client.Tenant {
+			return e.Events
+		}
+	}
+	return c.Responses.ReasoningEvents
 }
 
 // reasoningLimits returns the bounds of reasoning of a tenant's request.

@@ -124,6 +124,11 @@ func translate(f failure) *apierror.Error {
 	return err.With(f.cause())
 }
 
+// NotServed is the error of a request for a model that the engine does not serve.
+func NotServed() *apierror.Error {
+	return apierror.New(http.StatusNotFound, "model_not_found", "model", "The engine does not serve this model.")
+}
+
 func clientError(f failure) *apierror.Error {
 	switch f.status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
@@ -141,8 +146,7 @@ func clientError(f failure) *apierror.Error {
 	case http.StatusNotFound:
 		// vLLM has a 404 for a model that it does not serve, and for a path.
 		if f.param == "model" || strings.Contains(strings.ToLower(f.message), "model") {
-			return apierror.New(http.StatusNotFound, "model_not_found", "model",
-				"The engine does not serve this model.")
+			return NotServed()
 		}
 		return badGateway(
 			"The engine does not know the requested path. The engine's operator has to check its kind and route.")

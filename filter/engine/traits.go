@@ -18,6 +18,9 @@ type Traits struct {
 	// Disaggregation makes the two model calls of a request for which one process computes the
 	// prompt and another one the output; nil: the engine has no such processes.
 	Disaggregation Disaggregator
+	// NamesModel says that requests name their model, and that the engine refuses one that it does
+	// not serve. Others take every name for the one model that they have.
+	NamesModel bool
 	// ModelInfo asks the engine for its model with a method of its own; nil: the engine has
 	// GET /v1/models.
 	ModelInfo ModelInformer

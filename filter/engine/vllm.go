@@ -16,7 +16,7 @@ type vllm struct {
 
 func (vllm) Kind() string { return "vllm" }
 
-func (v vllm) Traits() Traits { return Traits{Constrains: true, Disaggregation: v} }
+func (v vllm) Traits() Traits { return Traits{Constrains: true, NamesModel: true, Disaggregation: v} }
 
 func (vllm) Ignores(*Request) []string { return nil }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
 	"github.com/envoy-harmony/envoy-harmony/filter/budget"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
@@ -85,7 +86,7 @@ func (x *exchange) handle(body []byte) {
 
 	// From here on the goroutine uses nothing of the exchange, which goes on, except its inbox.
 	s, requestID, in := x.s, x.request.id, x.inbox
-	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
+	handle := s.whereStored(&x.request.rollout, s.whereServed(x.request.endpoint, x.model))
 	x.driver.Go(func() {
 		stackToHandle(false)
 		defer cancel()
@@ -100,6 +101,20 @@ func (x *exchange) handle(body []byte) {
 			s.drop(h)
 		}
 	})
+}
+
+// whereServed is an endpoint's handler, for a request that no engine gets: it gets the error that
+// the engine would have for its model.
+func (s *Server) whereServed(e *api.Endpoint, m config.Model) handler {
+	if !e.NoCall {
+		return e.Handle
+	}
+	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+		if !s.o.Models.Serves(ctx, &m) {
+			return api.Refused(engine.NotServed())
+		}
+		return e.Handle(ctx, r)
+	}
 }
 
 // protect calls do. A panic in it fails the request.
@@ -418,6 +433,8 @@ func (s *Server) requestContext(x *exchange) *turn.RequestContext {
 		RequestID: x.request.id,
 		Session:   x.request.session,
 		Checked:   x.target.Dialect != nil && !x.target.Dialect.Traits().Constrains,
-		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), x.request.tenant),
+		Model: s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), config.Client{
+			Tenant: x.request.tenant, Key: x.request.key,
+		}),
 	}
 }

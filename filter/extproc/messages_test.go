@@ -43,6 +43,29 @@ func TestMessage(t *testing.T) {
 	})
 }
 
+// TestBetas shows that the values of anthropic-beta count, however many headers have them.
+func TestBetas(t *testing.T) {
+	t.Parallel()
+	body := strings.Replace(messagesQuestion, `,`, `,"thinking":{"type":"enabled","budget_tokens":2000},`, 1)
+	script(t, nil, func(s *scripted) {
+		s.postTo(messagesPath, body, "anthropic-beta=effort-2025-11-24")
+		s.expectLike("immediate 400 ")
+
+		for _, fields := range [][]string{
+			{"anthropic-beta=effort-2025-11-24, interleaved-thinking-2025-05-14"},
+			{"anthropic-beta=interleaved-thinking-2025-05-14,effort-2025-11-24", "anthropic-beta=made-up-2030-01-01"},
+			{"anthropic-beta=made-up-2030-01-01,", "anthropic-beta= interleaved-thinking-2025-05-14 "},
+		} {
+			s.next()
+			s.postTo(messagesPath, body, fields...)
+			s.toEngine()
+			if got := s.engineAnswers("<|channel|>final<|message|>Hello<|return|>"); got.Get("content.0.text").Str != "Hello" {
+				t.Errorf("%q: %s", fields, got.Raw)
+			}
+		}
+	})
+}
+
 // TestMessagesErrors shows that errors have the form of the API, wherever in the
 // exchange they are found.
 func TestMessagesErrors(t *testing.T) {

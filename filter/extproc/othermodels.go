@@ -131,7 +131,8 @@ func (s *Server) knownModels() string {
 // withKnownModels returns an error for the client with the names of models that there are, if it
 // is that of an engine which does not have the request's.
 func (x *exchange) withKnownModels(err *apierror.Error) *apierror.Error {
-	if err.Code != codeModelNotFound || x.runner.Run() == nil {
+	asked := x.runner.Run() != nil || x.request.endpoint != nil && x.request.endpoint.NoCall
+	if err.Code != codeModelNotFound || !asked {
 		return err
 	}
 	named := *err

@@ -29,7 +29,8 @@ type clientRequest struct {
 	endpoint *api.Endpoint // nil: the path is not the filter's
 	ids      [2]string     // in the path
 	override override
-	codex    bool // Codex compatibility mode is on
+	options  []string // that the endpoint's header switches on
+	codex    bool     // Codex compatibility mode is on
 	rollout  rolledOut
 
 	// Whose it is.
@@ -56,7 +57,7 @@ type clientRequest struct {
 // party is whose request it is.
 type party struct {
 	tenant string
-	key    string // digest of the client's credentials, where a token quota needs it
+	key    string // digest of the client's credentials, where a token quota or a setting needs it
 }
 
 // bodyShape is in which form a request's body comes.
@@ -105,6 +106,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
 	has := func(name string) bool { return headerOf(h, name) != "" }
 	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, has)
+	r.options = r.endpoint.OptionsOf(func(name string) string { return headersOf(h, name) })
 	if r.id == "" {
 		r.id = s.o.NewID("")
 	}
@@ -112,7 +114,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	if name := s.telemetry.Recorder.Header(); name != "" {
 		r.asked = headerOf(h, name)
 	}
-	if s.o.Budgets.NeedsKey() {
+	if s.o.Budgets.NeedsKey() || cfg.NeedsKey() {
 		r.key = keyOf(h, cfg.KeyHeader)
 	}
 	if length := headerOf(h, "content-length"); length != "" {
@@ -500,6 +502,7 @@ func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) 
 		Path:    r.path,
 		Query:   query,
 		Header:  head,
+		Options: r.options,
 		Body:    body,
 		Context: x.s.requestContext(x),
 		Codex:   r.codex,

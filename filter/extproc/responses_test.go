@@ -6,7 +6,9 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 const responsesQuestion = `{"model":"gpt-oss-20b","input":"Hi"}`
@@ -120,6 +122,29 @@ func TestInputTokens(t *testing.T) {
 		s.next()
 		s.postTo("/v1/responses/input_tokens", `{"model":"gpt-oss"}`)
 		s.expectLike("immediate 400")
+	})
+}
+
+// TestReasoningEvents shows that two clients of one filter get the names of events that each knows.
+func TestReasoningEvents(t *testing.T) {
+	t.Parallel()
+	change := func(w *wiring) {
+		w.cfg.Responses.ReasoningEventsFor = []config.ReasoningEvents{{
+			// Of "open".
+			Key: "2348f998744212575d85959674f9607ab26f67708a917157472832386337c904", Events: turn.EventsReasoning,
+		}}
+	}
+	script(t, change, func(s *scripted) {
+		for key, want := range map[string]string{"open": "response.reasoning.delta", "openai": "response.reasoning_text.delta"} {
+			s.postTo("/v1/responses", `{"model":"gpt-oss-20b","input":"Hi","stream":true}`, "authorization=Bearer "+key)
+			s.toEngine()
+			s.answer(false, ":status=200", sse)
+			s.answerBody(event("stop", tokens("<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>Hello<|return|>")...)+usageEvent+doneEvent, true)
+			if got := strings.Join(s.sent(), "\n"); !strings.Contains(got, "event: "+want+"\n") {
+				t.Errorf("%s: no %s in\n%s", key, want, got)
+			}
+			s.next()
+		}
 	})
 }
 

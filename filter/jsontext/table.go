@@ -57,18 +57,88 @@ func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
 // Decode decodes the fields of an object into d and adds those without an effect to
 // ignored. It returns the first error.
 func (t Table[D]) Decode(d D, object Field, ignored *Ignored) *apierror.Error {
+	return t.decode(d, object, ignored, t.Other)
+}
+
+// decode is Decode. unknown handles a field that is not in the table.
+func (t Table[D]) decode(
+	d D, object Field, ignored *Ignored, unknown func(string, Field, *Ignored) *apierror.Error,
+) *apierror.Error {
 	known := func(name string) bool {
 		_, known := t[name]
 		return known
 	}
 
 	return object.FieldsOf(known, func(key string, v Field) *apierror.Error {
-		// A field that is not in the table has an empty row, and is ignored.
-		if read := t[key].Read; read != nil {
-			return read(d, v)
+		row, known := t[key]
+		switch {
+		case !known:
+			return unknown(key, v, ignored)
+		case row.Read != nil:
+			return row.Read(d, v)
 		}
 		return t.Other(key, v, ignored)
 	})
+}
+
+// DecodeRequest is Decode for the object that is a whole request. A field in another spelling than
+// the table's, such as maxTokens, is refused where the table's would change the answer: other
+// services and SDKs spell them so, and the client believes that it counts.
+func (t Table[D]) DecodeRequest(d D, object Field, ignored *Ignored) *apierror.Error {
+	return t.decode(d, object, ignored, t.otherSpelling)
+}
+
+// otherSpelling handles a field that the table does not have.
+func (t Table[D]) otherSpelling(key string, v Field, ignored *Ignored) *apierror.Error {
+	name := snakeCase(key)
+	row, known := t[name]
+	switch {
+	case known && row.Read != nil:
+		return apierror.Invalid(v.Path, "%s is no field of this API. Use %s.", v.Path, name)
+	case known && row.Refused != "" && !asksNothing(v.Result, row.Unless):
+		return apierror.Invalid(v.Path, "%s", row.Refused)
+	case !known || row.Ignored != "":
+		ignored.Add(v.Path)
+	}
+	return nil
+}
+
+// maxName is more bytes than the name of a field of an API has.
+const maxName = 64
+
+// snakeCase returns a name in the spelling of the tables: maxTokens, MaxTokens and max-tokens are
+// max_tokens.
+func snakeCase(name string) string {
+	if len(name) > maxName {
+		return name
+	}
+
+	snake := make([]byte, 0, 2*len(name))
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c == '-':
+			c = '_'
+		case isCapital(c):
+			// A capital begins a word, also the last of several before a small letter.
+			if i > 0 && name[i-1] != '_' && name[i-1] != '-' && (!isCapital(name[i-1]) ||
+				i+1 < len(name) && 'a' <= name[i+1] && name[i+1] <= 'z') {
+				snake = append(snake, '_')
+			}
+			c += 'a' - 'A'
+		}
+		snake = append(snake, c)
+	}
+	return string(snake)
+}
+
+func isCapital(c byte) bool { return 'A' <= c && c <= 'Z' }
+
+// Beside returns the rows of t, and those of more for fields that t does not have.
+func (t Table[D]) Beside(more Table[D]) Table[D] {
+	all := maps.Clone(more)
+	maps.Copy(all, t)
+	return all
 }
 
 // Other handles a field that the reader has no code for: it is refused, or it is added

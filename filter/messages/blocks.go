@@ -41,7 +41,8 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 		return text, true, err
 	// The model sees nothing of a file in a container: only its id is checked.
 	case "container_upload":
-		err = v.RequireText("file_id")
+		d.ignoreKind("messages.content.", kind)
+		return "", false, v.RequireText("file_id")
 	case "":
 		err = withoutType(v)
 	}
@@ -56,7 +57,7 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 		}
 	}
 	d.ignoreKind("messages.content.", kind)
-	return "", false, nil
+	return "", false, turn.CheckUnread(v)
 }
 
 func withoutType(v jsontext.Field) *apierror.Error {
@@ -183,6 +184,8 @@ func textsOf(v jsontext.Field) (string, *apierror.Error) {
 			return readSource(block)
 		case block.Get("type").Str == "":
 			return withoutType(block)
+		default:
+			return turn.CheckUnread(block)
 		}
 		return nil
 	})

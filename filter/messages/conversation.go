@@ -248,8 +248,7 @@ func (m *message) add(items ...turn.Item) {
 	m.items = append(m.items, items...)
 }
 
-// readBlock reads a content block. Blocks of unknown types that have a text are
-// texts; others have no effect.
+// readBlock reads a content block.
 func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 	if err := m.d.countBlock(); err != nil {
 		return err

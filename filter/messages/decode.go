@@ -3,6 +3,7 @@ package messages
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -18,28 +19,46 @@ import (
 // Decode decodes the body of a request and prepares its first turn. If it rejects
 // the request, the error is a 400 that names the field at fault. It keeps no part
 // of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
-// seconds, until ctx ends.
-func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
-	return a.decode(ctx, body, rc, false)
+// seconds, until ctx ends. betas are the values of the request's header anthropic-beta.
+func (a *API) Decode(
+	ctx context.Context, body []byte, rc *turn.RequestContext, betas ...string,
+) (*Request, *apierror.Error) {
+	return a.decode(ctx, body, rc, reading{betas: betas})
 }
 
-// decode is Decode. counts is that only the length of the prompt is asked for, of which a
-// compaction is no part.
+// reading is what a request is read for, and how.
+type reading struct {
+	// Only the length of the prompt is asked for, of which a compaction is no part.
+	counts bool
+	betas  []string
+}
+
+// interleaved reports whether the model may think between its calls, in every step of a turn:
+// the budget is for all of them together. Betas have the date in their names.
+func (r reading) interleaved() bool {
+	return slices.ContainsFunc(r.betas, func(beta string) bool {
+		return strings.HasPrefix(beta, "interleaved-thinking-")
+	})
+}
+
+// decode is Decode.
 func (a *API) decode(
-	ctx context.Context, body []byte, rc *turn.RequestContext, counts bool,
+	ctx context.Context, body []byte, rc *turn.RequestContext, how reading,
 ) (*Request, *apierror.Error) {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
 	}
 
-	d := &decoder{api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
+	d := &decoder{
+		api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}, interleaved: how.interleaved(),
+	}
 	// Errors name calls as the client does, whatever prefix its ids have here.
 	d.input.ShownID = d.sentID
-	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
-	d.compaction.asked = d.compaction.asked && !counts
+	d.compaction.asked = d.compaction.asked && !how.counts
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
@@ -117,7 +136,9 @@ type decoder struct {
 	cleared  map[string]bool
 
 	// thinkingBudget is the budget_tokens of thinking that is enabled; 0: there is none.
+	// interleaved is that it is for all steps of a turn, so that it may exceed max_tokens.
 	thinkingBudget int
+	interleaved    bool
 }
 
 // request returns the request without its first turn.
@@ -178,10 +199,11 @@ func (d *decoder) finish() *apierror.Error {
 			"The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, "+
 				"strict tools or an output format. Leave them out, or end with a message of the user.")
 	}
-	if most := d.thinkingBudget; most > 0 && e.MaxTokens > 0 && most >= e.MaxTokens {
+	// Qwen Code, for one, always sends a larger budget, with the beta.
+	if most := d.thinkingBudget; !d.interleaved && most > 0 && e.MaxTokens > 0 && most >= e.MaxTokens {
 		return apierror.Invalid("thinking.budget_tokens",
 			"The field \"thinking.budget_tokens\" must be less than \"max_tokens\": a message has room for both the "+
-				"thinking and the answer.")
+				"thinking and the answer. Only with the anthropic-beta interleaved-thinking-2025-05-14 it may be more.")
 	}
 	if err := d.input.FinishLength("max_tokens"); err != nil {
 		return err
@@ -307,6 +329,12 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 	case kind == "":
 		return apierror.Invalid(v.Path+".type",
 			"The field \"thinking\" has no type. Send enabled, adaptive, between_tools or disabled.")
+	// Other thinking has no budget in the API, so that one beside it says two things. No budget is
+	// nothing, and so are no tokens of no thinking.
+	case kind != "enabled" && budget.Exists() && budget.Num > turn.Unlimited && (kind != "disabled" || budget.Num > 0):
+		return apierror.Invalid(v.Path+".budget_tokens",
+			"The field \"thinking.budget_tokens\" belongs to the type enabled, not to %s. Leave it out, or send the "+
+				"type enabled.", kind)
 	case kind == "enabled":
 		d.thinkingBudget = int(budget.Int())
 		if d.thinkingBudget < leastBudget {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -77,6 +78,10 @@ func TestDecodeRejects(t *testing.T) {
 		{"a small budget", ask(`,"max_tokens":4000,"thinking":{"type":"enabled","budget_tokens":1023}`), "thinking.budget_tokens", "at least 1024"},
 		{"a budget without an end", ask(`,"thinking":{"type":"enabled","budget_tokens":-1}`), "thinking.budget_tokens", "at least 1024"},
 		{"a budget of all tokens", ask(`,"thinking":{"budget_tokens":2000,"type":"enabled"},"max_tokens":2000`), "thinking.budget_tokens", "less than"},
+		{"a budget of adaptive thinking", ask(`,"max_tokens":4000,"thinking":{"type":"adaptive","budget_tokens":2000}`), "thinking.budget_tokens", "not to adaptive"},
+		{"no budget of adaptive thinking", ask(`,"thinking":{"budget_tokens":0,"type":"adaptive"}`), "thinking.budget_tokens", "not to adaptive"},
+		{"a budget of no thinking", ask(`,"thinking":{"type":"disabled","budget_tokens":2000}`), "thinking.budget_tokens", "not to disabled"},
+		{"a budget of thinking between tools", ask(`,"thinking":{"type":"between_tools","budget_tokens":2000}`), "thinking.budget_tokens", "not to between_tools"},
 		{"an unknown display", ask(`,"thinking":{"type":"adaptive","display":"all"}`), "thinking.display", "summarized"},
 		{"a display of another type", ask(`,"thinking":{"type":"adaptive","display":true}`), "thinking.display", "summarized"},
 		{"a message without anything", conversation(userHi+`,{"role":"system"}`, ``), "messages[1].content", "no content"},
@@ -112,6 +117,41 @@ func TestDecodeRejects(t *testing.T) {
 				t.Errorf("got %d, param %q, %q; want param %q, %q", err.Status, err.Param, err.Message, c.param, c.message)
 			}
 		})
+	}
+}
+
+// TestInterleavedBudget shows that a budget for all steps of a turn may exceed what one message
+// may have, and that the rest of its rule stands. Qwen Code sends the first of these.
+func TestInterleavedBudget(t *testing.T) {
+	t.Parallel()
+	const beta = "interleaved-thinking-2025-05-14"
+	for _, c := range []struct {
+		betas    []string
+		thinking string
+		refused  bool
+	}{
+		{[]string{beta, "effort-2025-11-24"}, `{"type":"enabled","budget_tokens":32000}`, false},
+		{[]string{"prompt-caching-scope-2026-01-05", beta}, `{"type":"enabled","budget_tokens":16384}`, false},
+		{[]string{"interleaved-thinking-2027-01-01"}, `{"type":"enabled","budget_tokens":32000}`, false},
+		{[]string{beta}, `{"type":"enabled","budget_tokens":1023}`, true},
+		{[]string{beta}, `{"type":"enabled"}`, true},
+		{[]string{beta}, `{"type":"adaptive","budget_tokens":2000}`, true},
+		{[]string{"effort-2025-11-24"}, `{"type":"enabled","budget_tokens":32000}`, true},
+		{nil, `{"type":"enabled","budget_tokens":16384}`, true},
+		{nil, `{"type":"enabled","budget_tokens":16383}`, false},
+		{nil, `{"type":"disabled","budget_tokens":0}`, false},
+		{nil, `{"type":"adaptive","budget_tokens":null}`, false},
+	} {
+		body := []byte(ask(`,"max_tokens":16384,"thinking":` + c.thinking))
+		ctx, rc, a := context.Background(), apitest.NewContext(), newAPI(t, 1)
+		_, err := a.Decode(ctx, body, rc, c.betas...)
+		_, counted := a.CountTokens(ctx, body, rc, c.betas...)
+		_, rendered := a.Render(ctx, body, rc, c.betas...)
+		for _, err := range []*apierror.Error{err, counted, rendered} {
+			if (err != nil) != c.refused || err != nil && err.Param != "thinking.budget_tokens" {
+				t.Errorf("%q %s: %v", c.betas, c.thinking, err)
+			}
+		}
 	}
 }
 

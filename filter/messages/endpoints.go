@@ -22,15 +22,16 @@ func (a *API) Endpoints() []api.Endpoint {
 		return api.Endpoint{
 			API: "messages", Method: http.MethodPost, Pattern: pattern, Handle: handle,
 			Errors: (*apierror.Error).Anthropic, LimitHeaders: limitHeaders, IDHeader: "request-id",
+			OptionsHeader: "anthropic-beta",
 		}
 	}
-	return []api.Endpoint{
-		endpoint(Path, a.handleMessage), endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender),
-	}
+	count, render := endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender)
+	count.NoCall, render.NoCall = true, true
+	return []api.Endpoint{endpoint(Path, a.handleMessage), count, render}
 }
 
 func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.Decode(ctx, r.Body, r.Context)
+	request, err := a.Decode(ctx, r.Body, r.Context, r.Options...)
 	if err != nil {
 		return api.Refused(err)
 	}
@@ -38,20 +39,22 @@ func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome
 }
 
 func (a *API) handleCount(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	object, err := a.CountTokens(ctx, r.Body, r.Context)
+	object, err := a.CountTokens(ctx, r.Body, r.Context, r.Options...)
 	return api.Answered(object, err)
 }
 
 func (a *API) handleRender(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	object, err := a.Render(ctx, r.Body, r.Context)
+	object, err := a.Render(ctx, r.Body, r.Context, r.Options...)
 	return api.Answered(object, err)
 }
 
 // CountTokens answers a request of [CountPath] with {"input_tokens":…}, the exact
 // length of the prompt. The body is as for [API.Decode]. No model is called, and the
 // prompt may be longer than the model's context.
-func (a *API) CountTokens(ctx context.Context, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
-	request, err := a.decodeUnbounded(ctx, body, rc, true)
+func (a *API) CountTokens(
+	ctx context.Context, body []byte, rc *turn.RequestContext, betas ...string,
+) ([]byte, *apierror.Error) {
+	request, err := a.decodeUnbounded(ctx, body, rc, reading{counts: true, betas: betas})
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +64,10 @@ func (a *API) CountTokens(ctx context.Context, body []byte, rc *turn.RequestCont
 // Render answers a request of [RenderPath] with what [turn.Turn.AppendRendered]
 // shows. The body is as for [API.Decode]. No model is called, and the prompt may be
 // longer than the model's context.
-func (a *API) Render(ctx context.Context, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
-	request, err := a.decodeUnbounded(ctx, body, rc, false)
+func (a *API) Render(
+	ctx context.Context, body []byte, rc *turn.RequestContext, betas ...string,
+) ([]byte, *apierror.Error) {
+	request, err := a.decodeUnbounded(ctx, body, rc, reading{betas: betas})
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +75,9 @@ func (a *API) Render(ctx context.Context, body []byte, rc *turn.RequestContext) 
 }
 
 func (a *API) decodeUnbounded(
-	ctx context.Context, body []byte, rc *turn.RequestContext, counts bool,
+	ctx context.Context, body []byte, rc *turn.RequestContext, how reading,
 ) (*Request, *apierror.Error) {
 	unbounded := *rc
 	unbounded.Unbounded = true
-	return a.decode(ctx, body, &unbounded, counts)
+	return a.decode(ctx, body, &unbounded, how)
 }

@@ -14,7 +14,7 @@ const codeNoThreads = "thread_unsupported_request"
 
 // fields has the top-level fields that the decoder knows. Other fields are ignored.
 // The table in docs/compatibility.md has the same rows.
-var fields = jsontext.With(jsontext.Table[*decoder]{
+var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 	"system":   {Read: (*decoder).readSystem},
 
@@ -118,7 +118,11 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"speed":                 {Ignored: "how fast the same answer is made"},
 	"user_profile_id":       {Ignored: "names the client's user, for the service that serves it"},
 	"workspace_id":          {Ignored: "names the client's workspace, for the service that serves it"},
-}, turn.SamplingFields, (*decoder).sampling)
+}, turn.SamplingFields, (*decoder).sampling), turn.Own{
+	Limit: "Use max_tokens.", Stop: "Use stop_sequences.", Answers: "A message has one answer: leave it out.",
+	System: "Use system.", Conversation: "Use messages.",
+	Effort: "Use output_config.effort.", Format: "Use output_config.format.",
+})
 
 // The members of objects whose readers have code of their own.
 var (

@@ -77,3 +77,18 @@ func TestKnowsDialects(t *testing.T) {
 	t.Parallel()
 	objects.KnowsDialects(t, "messages")
 }
+
+// TestVocabulary shows that no other name of what the API has is ignored.
+func TestVocabulary(t *testing.T) {
+	t.Parallel()
+	testAPI(t).RefusesVocabulary(t, ask(`,%s`))
+	testAPI(t).RefusesSpellings(t, objects, ask(`,%s`))
+}
+
+// TestUnknownBlocks shows what becomes of blocks of other types, wherever they stand.
+func TestUnknownBlocks(t *testing.T) {
+	t.Parallel()
+	testAPI(t).HandlesUnknown(t, conversation(`{"role":"user","content":[%s]}`, ``), "messages[0].content[0]", "messages.content.new_kind")
+	testAPI(t).HandlesUnknown(t, conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_a","content":[%s]}]}`, weatherTool),
+		"messages[2].content[0].content[0]", "messages.content.new_kind")
+}

@@ -235,7 +235,8 @@ func (c *cleaner) keepWithin(k keep, name, in string) keep {
 // keepGuarded is keepOf for an object whose members may have any name.
 func (c *cleaner) keepGuarded(name, in string) keep {
 	switch lower := strings.ToLower(name); {
-	case secretMembers[lower]:
+	// Other objects with names of their own are a client's data, such as what a search filters by.
+	case secretMembers[lower], identities[lower] && in == "metadata":
 		return nothing
 	case lower == "headers":
 		return names
@@ -266,6 +267,8 @@ func (c *cleaner) keepOf(name, in string) keep {
 	}
 
 	switch {
+	case identities[name]:
+		return nothing
 	case name == "headers":
 		return names
 	case c.ours && storeMembers[name]:

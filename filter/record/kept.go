@@ -10,6 +10,11 @@ var storeMembers = words("JSON Object SSE")
 // filter writes none of them: this is a second wall.
 var secretMembers = words("authorization authorization_token domain_secrets api_key")
 
+// identities are the members that name the user of a client. They decide nothing that a replay
+// needs, and are hidden also where the filter repeats them. The session that prompt_cache_key names
+// is kept, as the one of a header is.
+var identities = words("safety_identifier user user_id user_profile_id")
+
 // keptMembers are the members of requests and items of all APIs, with what may be kept of
 // each. What decides how a request is handled has to be here, so that a record can be
 // replayed. What is a credential, and what has one, must not.
@@ -57,14 +62,14 @@ var keptMembers = keptAs(map[keep]string{
 		reason reasoning reasoning_content reasoning_effort reasoning_text recipient redacted_thinking refusal
 		regex repetition_penalty request_id require_approval required response_format responses_request results
 		revised_prompt return_hidden_states return_token_ids return_token_strs return_tokens_as_token_ids role
-		safety_identifier score search_content_types search_context_size seed separate_reasoning
+		score search_content_types search_context_size seed separate_reasoning
 		server_description server_label server_name service_tier session signature size skip_special_tokens
 		sources spaces_between_special_tokens speed start_index end_index status stderr stdout stop
 		stop_sequences stop_token_ids store stream stream_options stream_reasoning strict structural_tag
 		structures syntax system temperature thinking thinking_token_budget thread timeout timeout_ms title
 		token_ids tokens tool tool_call_id tool_calls tool_choice tool_configuration tool_name tool_names
 		tool_reference tool_use_id tools top_k top_logprobs top_p trigger triggers truncate_prompt_tokens
-		truncation ttl type use_beam_search user user_id user_profile_id value_type vector_store_ids
+		truncation ttl type use_beam_search value_type vector_store_ids
 		verbosity web_search_options whole workspace_id working_directory chat_template_kwargs disable_reasoning
 		enable_thinking generate max_thinking_tokens parse_tool_calls partial random_seed reasoning_budget
 		reasoning_budget_tokens reasoning_details reasoning_format reasoning_split repeat_penalty think

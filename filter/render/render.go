@@ -56,15 +56,19 @@ func Endpoints(o Options) []api.Endpoint {
 		d := &derenderer{kind: k, create: *create, needsModel: o.NeedsModel}
 		all = append(all, api.Endpoint{
 			API: create.API, Method: http.MethodPost, Pattern: k.path + derenderSuffix,
-			Errors: create.Errors, IDHeader: create.IDHeader, Handle: d.handle,
+			Errors: create.Errors, IDHeader: create.IDHeader, NoCall: true, Handle: d.handle,
 		})
 
 		// The tokenizer takes Chat Completions' messages.
 		if k.merge {
 			t := &tokenizer{chat: *create, needsModel: o.NeedsModel}
 			all = append(all,
-				api.Endpoint{API: "tokenize", Method: http.MethodPost, Pattern: TokenizePath, Handle: t.tokenize},
-				api.Endpoint{API: "tokenize", Method: http.MethodPost, Pattern: DetokenizePath, Handle: t.detokenize},
+				api.Endpoint{
+					API: "tokenize", Method: http.MethodPost, Pattern: TokenizePath, NoCall: true, Handle: t.tokenize,
+				},
+				api.Endpoint{
+					API: "tokenize", Method: http.MethodPost, Pattern: DetokenizePath, NoCall: true, Handle: t.detokenize,
+				},
 			)
 		}
 	}

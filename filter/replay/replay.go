@@ -101,7 +101,8 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 		ctx = store.WithLocal(ctx, store.NewLocal(0, func(int) error { return nil }))
 	}
 	outcome := endpoint.Handle(ctx, &api.HTTPRequest{
-		IDs: ids, Path: path, Query: query, Header: header, Body: r.Request.Body.Bytes(), Codex: r.Settings.Codex,
+		IDs: ids, Path: path, Query: query, Header: header, Options: endpoint.OptionsOf(header.Get),
+		Body: r.Request.Body.Bytes(), Codex: r.Settings.Codex,
 		Context: &turn.RequestContext{
 			Env: &env, Tenant: r.Tenant, RequestID: r.ID, Session: r.Settings.Session,
 			Checked: r.Settings.Checked, Model: &r.Settings.Model,

@@ -35,7 +35,6 @@ func TestConstraint(t *testing.T) {
 		{"custom with another expression", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"regex","definition":"(?=a)"}}]`, constraint.Spec{}},
 		{"custom with a grammar", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"start: /a/"}}]`, constraint.Spec{Tools: []constraint.Tool{patched}, Parallel: true}},
 		{"allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"c"}]}`, constraint.Spec{Tools: []constraint.Tool{custom}, Narrowed: true, Parallel: true}},
-		{"no tool allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}`, constraint.Spec{Narrowed: true}},
 		{"json_object", `,"text":{"format":{"type":"json_object"}}`, constraint.Spec{Answer: constraint.AnswerJSON{Schema: constraint.AnyObject}}},
 		{"json_schema", `,"text":{"format":{"type":"json_schema","name":"n","schema":{"type": "array"}}}`, constraint.Spec{Answer: constraint.AnswerJSON{Schema: []byte(`{"type":"array"}`)}}},
 	} {

@@ -112,6 +112,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"unknown allowed tool", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}`), "tool_choice", "not one of the tools"},
 		{"allowed hosted tool", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"f"}]}`), "tool_choice.tools[0]", "not one of the tools"},
 		{"mode of allowed tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"none","tools":[]}`), "tool_choice.mode", "auto or required"},
+		{"no allowed tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}`), "tool_choice.tools", "no tools"},
+		{"allowed tools that are missing", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"required"}`), "tool_choice.tools", "no tools"},
 		{"choice without name", ask(weatherTool + `,"tool_choice":{"type":"function"}`), "tool_choice.name", "a string"},
 		{"hosted choice", ask(mixedTools + `,"tool_choice":{"type":"web_search"}`), "tool_choice", "built-in tool"},
 		{"strict tool", tool(`{"type":"function","name":"f","strict":true,"parameters":{"$dynamicRef":"#a","$defs":{"a":{"$dynamicAnchor":"a"}}}}`), "tools", `"$dynamicRef"`},

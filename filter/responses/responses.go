@@ -68,9 +68,6 @@ type API struct {
 	// UsagePerTurn lists the model calls in every usage, as include
 	// usage.per_turn does. Some clients refuse members that they do not know.
 	UsagePerTurn bool
-	// OpenReasoningEvents uses Open Responses' names of the events of reasoning
-	// text, response.reasoning.delta and .done. OpenAI's clients do not know them.
-	OpenReasoningEvents bool
 
 	// Tools calls the tools of MCP servers; nil: requests can have none.
 	Tools *tools.Client
@@ -99,8 +96,7 @@ func (a *API) reader() *read.Reader {
 	return &read.Reader{
 		Store: a.Store, Sealer: a.Sealer, Compactor: a.Compactor, Chains: a.Chains,
 		Tools: toolset.Config{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
-		UsagePerTurn: a.UsagePerTurn, OpenReasoningEvents: a.OpenReasoningEvents,
-		ToolTimeout: a.ToolTimeout,
+		UsagePerTurn: a.UsagePerTurn, ToolTimeout: a.ToolTimeout,
 	}
 }
 
@@ -134,8 +130,8 @@ func (a *API) Endpoints() []api.Endpoint {
 	return append([]api.Endpoint{
 		{API: "responses", Method: http.MethodPost, Pattern: Path, Handle: e.create},
 		{API: "responses", Method: http.MethodPost, Pattern: CompactPath, Handle: e.compact},
-		{API: "responses", Method: http.MethodPost, Pattern: InputTokensPath, Handle: e.countInput},
-		{API: "responses", Method: http.MethodPost, Pattern: RenderPath, Handle: e.render},
+		{API: "responses", Method: http.MethodPost, Pattern: InputTokensPath, NoCall: true, Handle: e.countInput},
+		{API: "responses", Method: http.MethodPost, Pattern: RenderPath, NoCall: true, Handle: e.render},
 	}, s.Endpoints()...)
 }
 

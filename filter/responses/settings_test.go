@@ -5,13 +5,17 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // TestSettings shows what the operator can set for all responses.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	s.UsagePerTurn, s.OpenReasoningEvents = true, true
+	s.UsagePerTurn = true
+	model := *s.rc.Model
+	model.ReasoningEvents = turn.EventsReasoning
+	s.rc.Model = &model
 	request, err := s.decode([]byte(ask(`,"stream":true`)), s.rc)
 	if err != nil {
 		t.Fatal(err)

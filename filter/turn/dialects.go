@@ -19,16 +19,15 @@ var dialects = jsontext.Table[Sampling]{
 	"random_seed": {Read: func(s Sampling, v jsontext.Field) *apierror.Error {
 		return EngineFields["seed"].Read(&s.Input.Engine, v)
 	}},
-	"best_of": {Refused: "best_of is not supported. Use n.", Unless: []string{"1"}},
-	"n_cmpl":  {Refused: "n_cmpl is not supported. Use n.", Unless: []string{"1"}},
-	"n_predict": {
-		Refused: "n_predict is not supported. Use the API's own limit of output tokens.",
-		Unless:  []string{"-1"},
-	},
 	"options": {
 		Refused: "options belongs to Ollama's own API. Send its members as fields of the request, such as temperature.",
 		Unless:  []string{"{}"},
 	},
+	"generation_config": {Refused: noNesting, Unless: []string{"{}"}},
+	"inference_config":  {Refused: noNesting, Unless: []string{"{}"}},
+	"model_kwargs":      {Refused: noNesting, Unless: []string{"{}"}},
+	"parameters":        {Refused: noNesting, Unless: []string{"{}"}},
+	"sampling_params":   {Refused: noNesting, Unless: []string{"{}"}},
 	"nvext": {
 		Refused: "nvext is not supported. Send its members as fields of the request.",
 		Unless:  []string{"{}"},
@@ -39,6 +38,25 @@ var dialects = jsontext.Table[Sampling]{
 	},
 
 	// What is sampled.
+	"do_sample":                  {Refused: "do_sample is not supported. Use temperature.", Unless: []string{"true"}},
+	"temp":                       {Refused: "temp is not supported. Use temperature.", Unless: []string{}},
+	"p":                          {Refused: "p is not supported. Use top_p.", Unless: []string{}},
+	"k":                          {Refused: "k is not supported. Use top_k.", Unless: []string{}},
+	"rep_pen":                    {Refused: "rep_pen is not supported. Use repetition_penalty.", Unless: []string{"1"}},
+	"random_state":               {Refused: "random_state is not supported. Use seed.", Unless: []string{}},
+	"rng_seed":                   {Refused: "rng_seed is not supported. Use seed.", Unless: []string{}},
+	"guidance_scale":             {Refused: noSampler, Unless: []string{"1"}},
+	"negative_prompt":            {Refused: noSampler},
+	"no_repeat_ngram_size":       {Refused: noSampler},
+	"encoder_repetition_penalty": {Refused: noSampler, Unless: []string{"1"}},
+	"penalty_alpha":              {Refused: noSampler},
+	"smoothing_factor":           {Refused: noSampler},
+	"dynamic_temperature":        {Refused: noSampler},
+	"watermark":                  {Refused: noSampler},
+	"num_beams": {
+		Refused: "num_beams belongs to beam search, which is not supported. Leave it out.",
+		Unless:  []string{"1"},
+	},
 	"top_a":           {Refused: noSampler},
 	"tfs_z":           {Refused: noSampler, Unless: []string{"1"}},
 	"typical_p":       {Refused: noSampler, Unless: []string{"1"}},
@@ -62,6 +80,7 @@ var dialects = jsontext.Table[Sampling]{
 	"repetition_detection": {Refused: "The operator bounds repetitions. Leave repetition_detection out."},
 	"lora":                 {Refused: noAdapter},
 	"lora_path":            {Refused: noAdapter},
+	"adapter_id":           {Refused: noAdapter},
 	"vllm_xargs":           {Refused: "Extensions of engines are not for clients. Leave vllm_xargs out."},
 	"safe_prompt":          {Refused: "Nothing is added to the prompt. Send a message of the role system."},
 	"prompt_mode":          {Refused: "prompt_mode is not supported. Use an effort."},
@@ -79,7 +98,15 @@ var dialects = jsontext.Table[Sampling]{
 	"custom_params":  {Ignored: "belongs to `custom_logit_processor`, which is refused"},
 
 	// Where it ends.
-	"stop_regex": {Refused: "stop_regex is not supported. Use stop."},
+	"min_new_tokens":        {Refused: noLeast},
+	"min_length":            {Refused: noLeast},
+	"min_completion_tokens": {Refused: noLeast},
+	"ban_eos_token":         {Refused: "ban_eos_token is not supported. Use ignore_eos."},
+	"eos_token_id":          {Refused: noStopIDs},
+	"stop_ids":              {Refused: noStopIDs},
+	"stop_tokens":           {Refused: noStopIDs},
+	"max_time":              {Refused: "max_time is not supported. Limit the output's tokens."},
+	"stop_regex":            {Refused: "stop_regex is not supported. Use stop."},
 	"t_max_predict_ms": {
 		Refused: "t_max_predict_ms is not supported. Limit the output's tokens.",
 		Unless:  []string{"-1", "0"},
@@ -142,6 +169,9 @@ var dialects = jsontext.Table[Sampling]{
 	// What the client gets beside the answer.
 	"echo": {
 		Refused: "echo is not supported. Leave it out, and take the text from the messages of the request.",
+	},
+	"return_full_text": {
+		Refused: "return_full_text is not supported. Leave it out, and take the text from the messages of the request.",
 	},
 	"response_fields": {
 		Refused: "response_fields is not supported. Leave it out: the reply has all its fields.",
@@ -219,6 +249,9 @@ var dialects = jsontext.Table[Sampling]{
 }
 
 const (
+	noNesting     = "Parameters stand beside one another here. Send its members as fields of the request."
+	noLeast       = "The least length has one name. Use min_tokens."
+	noStopIDs     = "Tokens that end the output have one name. Use stop_token_ids."
 	noSampler     = "This sampler is not supported. Use temperature, top_p, top_k, min_p and the penalties."
 	noAdapter     = "Adapters are not chosen by a field. Choose the adapter with model."
 	noWhitespace  = "white space between the tokens of JSON, which is no part of what it says"

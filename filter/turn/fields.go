@@ -75,6 +75,13 @@ func (in *Input) SetChoice(word string) bool {
 	return true
 }
 
+// NoneAllowed is the error of allowed_tools without tools: none could be called, which is another
+// choice.
+func NoneAllowed(path string) *apierror.Error {
+	return apierror.Invalid(path,
+		"The field %q has no tools. Name those that may be called, or send the tool_choice \"none\".", path)
+}
+
 // CheckModeration refuses what would have to be blocked: texts are not moderated here.
 // Scores are not made.
 func CheckModeration(v jsontext.Field, ignored *jsontext.Ignored) *apierror.Error {

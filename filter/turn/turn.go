@@ -131,6 +131,9 @@ const (
 	ReasoningShort   = "reasoning"
 	ReasoningContent = "reasoning_content"
 
+	EventsReasoningText = "reasoning_text" // response.reasoning_text.delta and .done
+	EventsReasoning     = "reasoning"      // response.reasoning.delta and .done
+
 	UnknownToClient = "client"
 	UnknownToModel  = "model"
 
@@ -179,6 +182,9 @@ type Model struct {
 	Reasoning ReasoningLimits `json:"reasoning,omitzero"`
 	// Chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content".
 	ReasoningFields string `json:"reasoning_fields,omitempty"`
+	// The names of Responses' events of reasoning text: "" or "reasoning_text", those that OpenAI's
+	// clients know; "reasoning", those of Open Responses.
+	ReasoningEvents string `json:"reasoning_events,omitempty"`
 }
 
 // ImagePlaceholder replaces an image in a text, on a line of its own.

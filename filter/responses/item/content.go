@@ -71,8 +71,8 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 		}
 		return filePlaceholder, true, nil
 	default:
-		return "", false, apierror.Invalid(v.Path+".type",
-			"Only content parts of type input_text, output_text, refusal and input_image are supported.")
+		text, err := turn.ReadUnknownPart(v, "input_text, output_text, refusal or input_image")
+		return text, false, err
 	}
 
 	part := v.Get(member)

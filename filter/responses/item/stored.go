@@ -135,7 +135,7 @@ func CompactionIn(v gjson.Result) bool { return isCompaction(v.Get) }
 
 func isCompaction(member func(name string) gjson.Result) bool {
 	switch member("type").Str {
-	case "compaction":
+	case "compaction", "compaction_summary":
 		return true
 	case "context_compaction":
 		// It is a client's own. Without a summary it only says that there was one.
@@ -160,7 +160,7 @@ func IDPrefix(kind string) string {
 		return "ctc_"
 	case "custom_tool_call_output":
 		return "ctco_"
-	case "compaction":
+	case "compaction", "compaction_summary":
 		return "cmp_"
 	case "additional_tools":
 		return "at_"

@@ -60,7 +60,7 @@ func (d *decoder) read(ctx context.Context, body []byte) (*Repeated, *apierror.E
 	if err != nil {
 		return nil, err
 	}
-	if err := fields.Decode(&d.fields, jsontext.Field{Result: root}, &d.fields.ignored); err != nil {
+	if err := fields.DecodeRequest(&d.fields, jsontext.Field{Result: root}, &d.fields.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.checkStandalone(); err != nil {

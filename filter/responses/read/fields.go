@@ -47,14 +47,16 @@ type fieldReader struct {
 func newFieldReader(a *Reader, rc *turn.RequestContext) fieldReader {
 	return fieldReader{
 		reader: a, rc: rc, store: true, echo: newEcho(),
-		input:   turn.Input{Strict: map[turn.ToolName]bool{}},
-		options: request.Options{UsagePerTurn: a.UsagePerTurn, OpenReasoning: a.OpenReasoningEvents},
+		input: turn.Input{Strict: map[turn.ToolName]bool{}},
+		options: request.Options{
+			UsagePerTurn: a.UsagePerTurn, OpenReasoning: rc.Model.ReasoningEvents == turn.EventsReasoning,
+		},
 	}
 }
 
 // fields are the top-level fields that are known. All others are ignored. The
 // table of docs/compatibility.md has the same rows.
-var fields = jsontext.With(jsontext.Table[*fieldReader]{
+var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*fieldReader]{
 	"input":                {Read: (*fieldReader).readInput},
 	"previous_response_id": {Read: (*fieldReader).readPrevious},
 	"conversation":         {Read: (*fieldReader).readConversation},
@@ -156,7 +158,11 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"access_programs":      {Ignored: "which of OpenAI's models may answer: here it is the one that is named"},
 	"context_management":   {Read: (*fieldReader).readContextManagement},
 	"prompt_cache_options": {Read: (*fieldReader).readCacheOptions},
-}, turn.SamplingFields, (*fieldReader).sampling)
+}, turn.SamplingFields, (*fieldReader).sampling), turn.Own{
+	Limit: "Use max_output_tokens.", Stop: "Use stop.", Answers: "A response has one answer: leave it out.",
+	System: "Use instructions.", Conversation: "Use input.",
+	Effort: "Use reasoning.effort.", Format: "Use text.format.",
+})
 
 // ofChat is why a field of Chat Completions is refused.
 func ofChat(field, use string) string {

@@ -44,7 +44,7 @@ func TestFieldsAreHandled(t *testing.T) {
 		"prompt_cache_options":           ask(`,"prompt_cache_options":{%s}`),
 		"tools.tools[function]":          ask(`,"tools":[{"type":"namespace","name":"s","tools":[{"type":"function","name":"f",%s}]}]`),
 		"tools.tools[custom]":            ask(`,"tools":[{"type":"namespace","name":"s","tools":[{"type":"custom","name":"f",%s}]}]`),
-		"tool_choice[allowed_tools]":     ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[],%s}`),
+		"tool_choice[allowed_tools]":     ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"get_weather"}],%s}`),
 		"input[message]":                 askItems(`{"type":"message","role":"user","content":"x",%s}`),
 		"input[reasoning]":               askItems(`{"role":"user","content":"x"},{"type":"reasoning","summary":[],%s}`),
 		"input[function_call]":           call("function_call", "arguments"),

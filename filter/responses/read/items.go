@@ -71,6 +71,7 @@ var itemTypes = map[string]itemType{
 	"custom_tool_call_output": {add: (*itemReader).addOutput},
 	"mcp_call":                {add: (*itemReader).addMCPCall},
 	"compaction":              {add: (*itemReader).addCompaction},
+	"compaction_summary":      {add: (*itemReader).addCompaction}, // its name in older versions of Codex
 	"compaction_trigger":      {add: (*itemReader).addTrigger},
 	"additional_tools": {add: func(r *itemReader, it item.Item) *apierror.Error {
 		return r.tools.addTools(r,

@@ -49,13 +49,13 @@ func (r *itemReader) addProgram(it item.Item) *apierror.Error {
 	return nil
 }
 
-// addOther adds an item of a type that is not known. One without text steers the
+// addOther adds an item of a type that is not known. One without any content steers the
 // client, and is ignored.
 func (r *itemReader) addOther(it item.Item) *apierror.Error {
 	text := it.AnyText()
 	if text == "" {
 		r.ignore(it.Kind)
-		return nil
+		return turn.CheckUnread(it.At)
 	}
 	r.addTurn(turn.Item{Kind: turn.User, Text: text, Path: it.At.Path})
 	return nil

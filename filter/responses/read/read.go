@@ -48,8 +48,7 @@ type Reader struct {
 	Servers hosted.Runner
 
 	// What the operator sets for all responses: see [request.Options].
-	UsagePerTurn        bool
-	OpenReasoningEvents bool
+	UsagePerTurn bool
 
 	// ToolTimeout is how long a turn waits for the outputs of its tools in Codex
 	// compatibility mode.

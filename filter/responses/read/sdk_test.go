@@ -74,3 +74,19 @@ func TestKnowsDialects(t *testing.T) {
 	t.Chdir("..") // the paths of apitest begin in the directory of an API
 	objects.KnowsDialects(t, "responses")
 }
+
+// TestVocabulary shows that no other name of what the API has is ignored.
+func TestVocabulary(t *testing.T) {
+	t.Chdir("..") // the paths of apitest begin in the directory of an API
+	testAPI.RefusesVocabulary(t, ask(`,%s`))
+	testAPI.RefusesSpellings(t, objects, ask(`,%s`))
+}
+
+// TestUnknownItems shows what becomes of items and of content parts of other types.
+func TestUnknownItems(t *testing.T) {
+	t.Parallel()
+	const hi = `{"role":"user","content":"Hi"},`
+	testAPI.HandlesUnknown(t, `{"model":"m","input":[`+hi+`%s]}`, "input[1]", "input.new_kind")
+	testAPI.HandlesUnknown(t, `{"model":"m","input":[{"role":"user","content":[%s]}]}`, "input[0].content[0]", "")
+	testAPI.HandlesUnknown(t, `{"model":"m","input":[`+hi+`{"type":"function_call","call_id":"a","name":"f"},{"type":"function_call_output","call_id":"a","output":[%s]}]}`, "input[2].output[0]", "")
+}

@@ -96,6 +96,9 @@ func (r *Reader) readAllowedTools(v jsontext.Field) *apierror.Error {
 
 		return nil
 	})
+	if err == nil && len(tools) == 0 {
+		return turn.NoneAllowed(v.Path + ".tools")
+	}
 	r.input.Choice = choice
 	mode := "auto"
 	if choice.Required {

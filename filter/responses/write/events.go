@@ -42,7 +42,7 @@ func (w *eventWriter) beginText(it *outputItem, step string) {
 		w.beginItem(it, "response.reasoning_summary_text", step)
 		w.Dst = append(w.Dst, `,"summary_index":0`...)
 		return
-	// The operator has chosen Open Responses' names: see responses.reasoning_events.
+	// The operator has chosen Open Responses' names for this client: see responses.reasoning_events.
 	case it.Kind == item.Reasoning && w.openReasoning:
 		name = item.OpenReasoningEvent
 	}
