@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -106,8 +107,24 @@ func saysText(content gjson.Result) bool {
 	return says
 }
 
-// unansweredOf returns the elements of an input after its last answer.
-func unansweredOf(input jsontext.Field) []element {
+// mayHaveSteps reports whether an input can have hosted items or carriers at all: nearly none has, and
+// the elements of others take no memory.
+func mayHaveSteps(input jsontext.Field) bool {
+	for kind := range hostedItems {
+		if strings.Contains(input.Raw, kind) {
+			return true
+		}
+	}
+	return strings.Contains(input.Raw, item.CarrierContent(""))
+}
+
+// unansweredOf returns the elements of an input after its last answer. An input with more than most
+// elements is refused when it is read: the rest is not worth a look.
+func unansweredOf(input jsontext.Field, most int) []element {
+	if !mayHaveSteps(input) {
+		return nil
+	}
+
 	var open []element
 	index := 0
 	// Where in open a message stands that is an answer unless a call follows; -1: there is none.
@@ -130,7 +147,7 @@ func unansweredOf(input jsontext.Field) []element {
 		} else if mayBe {
 			maybe = len(open) - 1
 		}
-		return true
+		return index < most
 	})
 	return open[maybe+1:]
 }
@@ -139,7 +156,7 @@ func unansweredOf(input jsontext.Field) []element {
 // is ignored, and listed.
 func (r *itemReader) findSteps(ctx context.Context, input jsontext.Field) (foundSteps, *apierror.Error) {
 	f := &stepFinder{
-		items: r, open: unansweredOf(input), named: map[string]*element{},
+		items: r, open: unansweredOf(input, 2*r.rc.Limits.Items), named: map[string]*element{},
 		found: foundSteps{views: map[int]gjson.Result{}, left: map[int][]item.Item{}},
 	}
 	// Of several elements with one id the last one is meant: what a few bytes name stands in the
