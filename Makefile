@@ -316,7 +316,7 @@ SMOKE_CLIENTS := openai-go|openai-go-1\.12\.0|openai-node|openai-python|openai-p
 .PHONY: test-clients
 test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with every client of docs/clients.md and write its tables (PyPI and npm, 4 GB of disk); CLIENTS selects
 	go vet -tags clients ./e2e/clients/...
-	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestCodexCard|TestCodexWebSocket|TestClaudeCode|TestCodingAgents|TestMessageToolsClient|TestMessagesWholeClient)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e/clients -update
+	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestCodexCard|TestCodexSearch|TestCodexWebSocket|TestClaudeCode|TestCodingAgents|TestMessageToolsClient|TestMessagesWholeClient)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e/clients -update
 
 .PHONY: smoke-clients
 smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients with the SDKs that are installed fast

@@ -59,10 +59,18 @@ type codexPlane struct {
 // startCodexPlane starts a data plane with an engine that has these flags.
 func startCodexPlane(t *testing.T, compat bool, engine ...string) *codexPlane {
 	t.Helper()
+	d := startCodexPlaneAs(t, func(c *config.Config) { c.Responses.CodexCompatibility = compat }, engine...)
+	d.compatibility = compat
+	return d
+}
+
+// startCodexPlaneAs is startCodexPlane with settings of the filter.
+func startCodexPlaneAs(t *testing.T, set func(*config.Config), engine ...string) *codexPlane {
+	t.Helper()
 	sim, _ := stack.StartSimAs(t, &stack.LogFile{Quiet: true}, engine...)
-	d := &codexPlane{compatibility: compat, Dataplane: stack.Start(t, stack.Options{SimURL: sim, Config: func(c *config.Config) {
+	d := &codexPlane{Dataplane: stack.Start(t, stack.Options{SimURL: sim, Config: func(c *config.Config) {
 		c.Responses.SealKeys = []string{stack.SealKey}
-		c.Responses.CodexCompatibility = compat
+		set(c)
 		c.HarmonyModels = append(c.HarmonyModels, "="+customModel)
 		c.Models = append(c.Models, config.Model{Match: "=" + customModel, UpstreamModel: stack.SGLangModel})
 	}})}

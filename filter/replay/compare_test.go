@@ -44,6 +44,7 @@ func TestCompareSealed(t *testing.T) {
 		differ        bool
 	}{
 		{"another seal", `{"encrypted_content":"` + sealed + `"}`, `{"encrypted_content":"Av` + strings.Repeat("u_8p", 40) + `"}`, false},
+		{"another seal of steps", `{"encrypted_content":"steps.` + sealed + `"}`, `{"encrypted_content":"steps.Av` + strings.Repeat("u_8p", 40) + `"}`, false},
 		{"a seal of a longer text", `{"encrypted_content":"` + sealed + `"}`, `{"encrypted_content":"` + sealed + `kkkk"}`, true},
 		{"a model's own data", `{"data":"` + strings.Repeat("word", 12) + `"}`, `{"data":"` + strings.Repeat("diff", 12) + `"}`, true},
 	} {

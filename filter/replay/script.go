@@ -375,7 +375,7 @@ func errorText(err error) string {
 // sealed are texts that are encrypted with random bytes, as package seal has them: base64url
 // that begins with the version, of a salt, a sum and the text. Other texts have these names
 // too, and are compared.
-var sealed = regexp.MustCompile(`(\\*"(?:encrypted_content|signature|data)\\*":\\*")(A[g-v][A-Za-z0-9_\-]{96,})`)
+var sealed = regexp.MustCompile(`(\\*"(?:encrypted_content|signature|data)\\*":\\*"(?:steps\.)?)(A[g-v][A-Za-z0-9_\-]{96,})`)
 
 // unsealed is p without what encryption makes random. The length of what is sealed stays.
 func unsealed(p []byte) []byte {

@@ -1,6 +1,7 @@
 // Package seal encrypts texts for clients to keep, so that only the same tenant can
 // send them back: a [Sealer] makes the encrypted content of reasoning items, the
-// signatures of thinking blocks, compactions, and the pages of searches.
+// signatures of thinking blocks, compactions, the pages of searches, and what tools have
+// returned in a turn that goes on.
 //
 // What is sealed for one [Purpose] does not open for another. So a text that the model
 // wrote, such as the reasoning behind a signature, can never come back as one that only
@@ -61,6 +62,8 @@ var (
 	Compaction = Purpose{"envoy-harmony compaction 2"}
 	// Page is for the result of a search.
 	Page = Purpose{"envoy-harmony page 2"}
+	// Steps is for calls of tools and what they have returned, in a turn without its answer.
+	Steps = Purpose{"envoy-harmony steps 2"}
 )
 
 // The errors of [Sealer.Open].

@@ -63,6 +63,47 @@ func (rc *RequestContext) newKeep(calls []*CalledTool, reasoning string, choice 
 	return keep
 }
 
+// KeepResults returns the job for what tools that ran here have returned, by the ids of their calls,
+// as [RequestContext.KeptResults] is going to return it; nil if there is nothing to keep.
+func (rc *RequestContext) KeepResults(results map[string]string) *Keep {
+	keep := &Keep{memory: rc.Memory, tenant: rc.Tenant, texts: map[string]string{}}
+	for id, result := range results {
+		if len(result) <= maxKept {
+			keep.texts[resultKey(id)] = result
+		}
+	}
+	if rc.Memory == nil || len(keep.texts) == 0 {
+		return nil
+	}
+	return keep
+}
+
+// KeptResults returns what is kept of these calls, by their ids. It takes at most a second.
+func (rc *RequestContext) KeptResults(ctx context.Context, calls []string) (map[string]string, error) {
+	if rc.Memory == nil || len(calls) == 0 {
+		return map[string]string{}, nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	names := make([]string, len(calls))
+	for i, id := range calls {
+		names[i] = resultKey(id)
+	}
+	texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
+	if err != nil {
+		return nil, fmt.Errorf("read the results of tool calls: %w", err)
+	}
+
+	results := make(map[string]string, len(texts))
+	for i, id := range calls {
+		if text, ok := texts[names[i]]; ok {
+			results[id] = text
+		}
+	}
+	return results, nil
+}
+
 func callIDs(calls []*CalledTool) []string {
 	ids := make([]string, len(calls))
 	for i, call := range calls {
@@ -152,10 +193,13 @@ func (c *keptChoice) lasts() bool { return strings.HasPrefix(c.name, lastingPref
 
 // names returns the names of the texts that are kept for the choice.
 func (c *keptChoice) names() []string {
-	names := make([]string, 0, 1+len(c.calls))
+	names := make([]string, 0, 1+2*len(c.calls))
 	names = append(names, reasoningKey(c.calls[0]), c.name)
 	for _, id := range c.calls[1:] {
 		names = append(names, firstCallKey(id))
+	}
+	for _, id := range c.calls {
+		names = append(names, resultKey(id))
 	}
 	return names
 }
@@ -196,6 +240,8 @@ func firstCallKey(callID string) string { return "first_call:" + callID }
 func writtenKey(callID string) string { return writtenPrefix + callID }
 
 func lastingKey(callID string) string { return lastingPrefix + callID }
+
+func resultKey(callID string) string { return "result:" + callID }
 
 // What the model wrote has two names: of most choices, which begin with reasoning, nothing is read after
 // the answer.

@@ -36,6 +36,7 @@ const (
 	LocalShell  // such a call of one command
 	ApplyPatch  // a change of a file, which the client makes
 	Compaction  // the compaction with which a reply begins
+	Carrier     // steps of the turn for the client to send back: a reasoning item without text
 	Unknown     // a call of a tool that does not exist, which clients do not see
 )
 
@@ -72,6 +73,7 @@ var names = [...]Names{
 	LocalShell: {Prefix: "lsh_"},
 	ApplyPatch: {Prefix: "apc_"},
 	Compaction: {Prefix: "cmp_", Step: "response.compaction"},
+	Carrier:    {Prefix: "rs_"},
 	Unknown:    {},
 }
 
@@ -84,7 +86,7 @@ func (k Kind) Names() *Names { return &names[k] }
 // OnlyWhole reports whether clients see the item only when it is complete.
 func (k Kind) OnlyWhole() bool {
 	switch k {
-	case MCPApproval, WebSearch, FileSearch, Image, ToolSearch, ToolsFound, Compaction, Unknown:
+	case MCPApproval, WebSearch, FileSearch, Image, ToolSearch, ToolsFound, Compaction, Carrier, Unknown:
 		return true
 	}
 	return k.HasAction()
@@ -93,6 +95,16 @@ func (k Kind) OnlyWhole() bool {
 // HasAction reports whether the item is a call with an action, which the client runs.
 // Such a call has no part that could be run alone.
 func (k Kind) HasAction() bool { return k == Shell || k == LocalShell || k == ApplyPatch }
+
+// IsOwn reports whether an item is what the model itself wrote, or belongs to a tool of the client:
+// clients that leave out items of the filter's tools send these back.
+func (k Kind) IsOwn() bool {
+	switch k {
+	case Reasoning, Commentary, Function, Custom, ToolSearch, ToolsFound:
+		return true
+	}
+	return k.HasAction()
+}
 
 // CutStatus is the status of an item whose tool was not done when the response
 // ended, or whose text was cut.

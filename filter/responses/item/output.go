@@ -19,7 +19,7 @@ type Output struct {
 	Annotations []json.RawMessage
 	Logprobs    []byte // of an answer: the entries of [turn.AppendLogprobs]
 	Summary     bool   // the text of reasoning is its summary, and not its content
-	Sealed      string // the text of reasoning, sealed; "": it is not asked for
+	Sealed      string // the text of reasoning, sealed; "": it is not asked for. Of a carrier, its steps
 	Action      []byte // of a call with an action: its JSON
 
 	// Of calls that are made here:
@@ -78,6 +78,8 @@ func (o *Output) Append(dst []byte, status string) []byte {
 	case Compaction:
 		dst = jsontext.AppendString(append(dst, `{"type":"compaction","id":`...), o.ID)
 		return append(jsontext.AppendString(append(dst, `,"encrypted_content":`...), o.Sealed), '}')
+	case Carrier:
+		return o.appendCarrier(dst, status)
 	case ToolSearch, ToolsFound:
 		return o.appendToolSearch(dst, status)
 	case Shell, LocalShell, ApplyPatch:

@@ -88,7 +88,13 @@ func (it *Item) appendTextPart(dst []byte, text string) []byte {
 // the model sees in its place: the call and its result, and the container that
 // they belong to.
 func WithModelView(json []byte, call, result *turn.Item, container string) []byte {
-	dst := jsontext.AppendString([]byte(`{"`+modelView+`":{"namespace":`), call.Namespace)
+	dst := AppendModelView([]byte(`{"`+modelView+`":`), call, result, container)
+	return append(append(dst, ','), json[1:]...)
+}
+
+// AppendModelView appends what the model sees in the place of such an item.
+func AppendModelView(dst []byte, call, result *turn.Item, container string) []byte {
+	dst = jsontext.AppendString(append(dst, `{"namespace":`...), call.Namespace)
 	dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
 	dst = jsontext.AppendString(append(dst, `,"input":`...), call.Text)
 	dst = jsontext.AppendString(append(dst, `,"output":`...), result.Text)
@@ -96,7 +102,7 @@ func WithModelView(json []byte, call, result *turn.Item, container string) []byt
 	if call.Builtin {
 		dst = append(dst, `,"builtin":true`...)
 	}
-	return append(append(dst, '}', ','), json[1:]...)
+	return append(dst, '}')
 }
 
 // Shown is a stored item as clients get it.

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -123,6 +124,7 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 		Model: f.input.Engine.Model, Created: d.rc.Now().Unix(),
 		Options: f.options, IgnoredFields: f.ignored, Echo: f.echo.append(nil),
 		Turn: t, Preflight: first, MaxOutput: f.echo.maxOutputTokens, Sealer: f.sealer,
+		Carrier: carrierSealer(d),
 		Tools: d.tools.Called(f.echo.maxToolCalls, d.items.state.container, d.items.state.pages,
 			d.items.state.joined.Loaded),
 		Storage: request.Storage{
@@ -141,6 +143,14 @@ func (d *decoder) build(ctx context.Context) (*request.Request, *apierror.Error)
 
 // stores reports whether the response will be stored.
 func (d *decoder) stores() bool { return d.fields.store && d.reader.Store != nil && !d.reader.KeptOnly }
+
+// carrierSealer is what seals the steps of the reply; nil: the stored response has them.
+func carrierSealer(d *decoder) *seal.Sealer {
+	if d.fields.sealer == nil && d.stores() {
+		return nil
+	}
+	return d.reader.Sealer
+}
 
 // keeps reports whether a later request can continue the response.
 func (d *decoder) keeps() bool {

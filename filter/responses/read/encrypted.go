@@ -12,7 +12,8 @@ import (
 // opens is as if it were not there: its key may be gone, or the item comes from
 // another service. What was sealed for another tenant is refused.
 func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
-	if it.Encrypted == "" {
+	// What a carrier has is no reasoning: see steps.
+	if it.Encrypted == "" || item.IsCarrier(it.Encrypted) {
 		return "", nil
 	}
 
@@ -23,8 +24,7 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 			return string(text), nil
 		}
 		if errors.Is(err, seal.ErrTenant) {
-			return "", apierror.Invalid(path,
-				"The encrypted content was made for another tenant. Leave the item out.").With(err)
+			return "", otherTenant(path, err)
 		}
 	}
 
@@ -34,4 +34,9 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 	}
 
 	return "", nil
+}
+
+// otherTenant refuses what was sealed for another tenant.
+func otherTenant(path string, err error) *apierror.Error {
+	return apierror.Invalid(path, "The encrypted content was made for another tenant. Leave the item out.").With(err)
 }

@@ -103,6 +103,10 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	if err := d.findReferences(ctx, v); err != nil {
 		return err
 	}
+	found, err := d.items.findSteps(ctx, v)
+	if err != nil {
+		return err
+	}
 
 	// A compaction rebuilds the conversation, so that a list of them would cost its square: only the
 	// last one does.
@@ -110,6 +114,11 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		d.items.compacting.superseded = i < last
+		for _, it := range found.left[i] {
+			if err := d.addItem(it, nil); err != nil {
+				return err
+			}
+		}
 		if most := d.rc.Limits.Items; i >= 2*most || len(d.items.items) > most {
 			return apierror.Invalid("input", "The conversation has more than %d messages, calls and results.", most)
 		}
@@ -122,6 +131,9 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 
 		if err != nil {
 			return err
+		}
+		if view, ok := found.views[i]; ok {
+			it.ModelView = view
 		}
 		if d.codex != nil {
 			return d.addCodexItem(it, source)

@@ -56,7 +56,6 @@ type itemReader struct {
 // is set.
 type itemType struct {
 	add     func(r *itemReader, it item.Item) *apierror.Error
-	skipped bool // the model sees nothing of it
 	another bool // it is a reference, which the item that it names has replaced
 }
 
@@ -81,9 +80,9 @@ var itemTypes = map[string]itemType{
 	"tool_search_output": {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addFound(r, it) }},
 
 	"code_interpreter_call": {add: (*itemReader).addContainer},
-	"web_search_call":       {skipped: true},
-	"file_search_call":      {skipped: true},
-	"image_generation_call": {skipped: true},
+	"web_search_call":       {add: (*itemReader).addNothing},
+	"file_search_call":      {add: (*itemReader).addNothing},
+	"image_generation_call": {add: (*itemReader).addNothing},
 
 	"mcp_list_tools":        {add: (*itemReader).addList},
 	"mcp_approval_request":  {add: (*itemReader).addApprovalRequest},
@@ -121,12 +120,16 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 	// The item of a built-in tool does not have what the model saw: it is stored beside the item.
 	if it.ModelView.Exists() {
 		r.addModelView(&it)
+		// Such a call has nothing else.
+		if it.Kind == "mcp_call" {
+			return nil
+		}
 	}
 
 	switch {
 	case !known:
 		return r.addOther(it)
-	case t.skipped || t.another:
+	case t.another:
 		return nil
 	}
 
@@ -360,6 +363,9 @@ func mcpOutput(it *item.Item) (string, *apierror.Error) {
 	return "", nil
 }
 
+// addNothing adds an item that says nothing to the model: what the model sees of it is beside it.
+func (r *itemReader) addNothing(item.Item) *apierror.Error { return nil }
+
 // addContainer notes where the code of the conversation runs: later code runs
 // there too.
 func (r *itemReader) addContainer(it item.Item) *apierror.Error {
@@ -371,11 +377,9 @@ func (r *itemReader) addContainer(it item.Item) *apierror.Error {
 
 // addModelView adds what the model sees in the place of a stored item.
 func (r *itemReader) addModelView(it *item.Item) {
-	// Under which its reasoning is kept.
-	_, id, _ := strings.Cut(it.ID, "_")
 	v := it.ModelView
 	call := turn.Item{
-		Kind: turn.Call, Text: v.Get("input").Str, CallID: item.CallPrefix + id,
+		Kind: turn.Call, Text: v.Get("input").Str, CallID: item.HostedCallID(it.ID),
 		Namespace: v.Get("namespace").Str, Name: v.Get("name").Str, Builtin: v.Get("builtin").Bool(), Path: it.At.Path,
 	}
 	r.state.container = strings.Clone(v.Get("container").Str)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -20,8 +21,12 @@ type Conversation interface {
 // Made is an item of a reply.
 type Made struct {
 	ID   string
+	Kind item.Kind
 	JSON []byte      // nil: it is not complete, or clients do not see it
 	View []turn.Item // what the model sees of it, where the JSON does not have that
+
+	// Carried is that a carrier of the reply has it.
+	Carried bool
 }
 
 // Stored is the item as it is stored, without what the model sees in its place.

@@ -46,6 +46,9 @@ type Request struct {
 	MaxOutput int
 	// Sealer seals reasoning as encrypted_content; nil: there is none.
 	Sealer *seal.Sealer
+	// Carrier seals the steps of a turn that has no answer yet, for a client that keeps the
+	// conversation itself; nil: the store has them.
+	Carrier *seal.Sealer
 
 	// Where the response belongs, and what becomes of it. Lock is nil where no conversation
 	// is locked.

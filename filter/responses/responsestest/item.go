@@ -76,6 +76,17 @@ func textOf(item gjson.Result) string {
 	return strings.Join(texts, "")
 }
 
+// isEncrypted reports whether an item is reasoning of which clients can read nothing.
+func isEncrypted(item gjson.Result) bool {
+	return item.Get("type").Str == "reasoning" && item.Get("encrypted_content").Str != "" && textOf(item) == "" &&
+		!item.Get("content").Exists() && len(item.Get("summary").Array()) == 0
+}
+
+// begun reports whether an event of a text of the item has come.
+func (o *streamItem) begun() bool {
+	return slices.ContainsFunc(o.texts, func(t *textEvents) bool { return t.partAdded || t.done || t.text.Len() > 0 })
+}
+
 // sameText checks that the item has the text of its deltas.
 func (o *streamItem) sameText(item gjson.Result) error {
 	// It has no deltas.

@@ -503,6 +503,10 @@ func (o *streamItem) end(item gjson.Result) error {
 	if item.Get("status").Str == "in_progress" {
 		return errors.New("the item is in progress")
 	}
+	// Reasoning that is all encrypted has no events of text, as at OpenAI.
+	if isEncrypted(item) && !o.begun() {
+		o.texts = nil
+	}
 	if text := o.unfinished(); text != "" {
 		return fmt.Errorf("%s of the item is not done", text)
 	}

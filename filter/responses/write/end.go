@@ -37,17 +37,24 @@ func (s *lastStep) Finish(dst []byte) ([]byte, []reply.Job, *apierror.Error) {
 		dst = e.take()
 	}
 
+	var jobs []reply.Job
+	if keep := e.output.keepSteps(); keep != nil {
+		jobs = append(jobs, reply.Job{Do: keep})
+	}
+
 	c := e.newCommit()
 	if c == nil {
-		return dst, nil, nil
+		return dst, jobs, nil
 	}
 
 	e.committing = true
 
-	return dst, []reply.Job{{Do: c, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
-		e.committed(result, err)
-		return dst, nil
-	}}}, nil
+	return dst, append(jobs, reply.Job{
+		Do: c, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
+			e.committed(result, err)
+			return dst, nil
+		},
+	}), nil
 }
 
 // settleEnd settles how a reply whose output is complete ends.
@@ -57,6 +64,11 @@ func (e *encoder) settleEnd() {
 	e.ending = ending{status: item.StatusCompleted, at: e.request.Context.Now().Unix()}
 	if e.request.Options.PrepareOnly {
 		return
+	}
+	// What was cut is the last item, as clients expect it. A reply that ends before its first model
+	// call has no choice yet.
+	if e.request.Turn == nil || e.reply.Choice(0).Finish() != turn.FinishLength {
+		e.output.carry()
 	}
 	stop := e.reply.Stop()
 	switch why := e.reply.Interrupted(); {
@@ -89,6 +101,12 @@ func (s *lastStep) Fail(dst []byte, err *apierror.Error) (_ []byte, fails bool) 
 	case e.ending.status != "":
 		return dst, false
 	case e.events.stream:
+		// A client that tries again sends the items that it has.
+		if e.output.item == nil {
+			e.events.Dst = dst
+			e.output.carry()
+			dst = e.take()
+		}
 		e.cutItem()
 	}
 
@@ -110,11 +128,15 @@ func (s *lastStep) Cancel() []api.Job {
 		e.ending = ending{status: item.StatusCancelled}
 	}
 
+	var jobs []api.Job
+	if keep := e.output.keepSteps(); keep != nil {
+		jobs = append(jobs, keep)
+	}
 	if c := e.newCommit(); c != nil {
-		return []api.Job{c}
+		jobs = append(jobs, c)
 	}
 
-	return nil
+	return jobs
 }
 
 // giveUpCommit ends the wait for the commit. How a background response is stored is

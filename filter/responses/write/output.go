@@ -26,6 +26,7 @@ type output struct {
 	made     []request.Made // the items that have begun, in their order
 	count    int            // how many of them clients see
 	answered int            // where in made the last answer is; -1 if there is none
+	kept     bool           // the job that keeps the steps has been returned
 	pages    item.Pages     // that the browser has shown
 	cited    int            // bytes of the addresses and titles in citations so far
 	logprobs collectedLogprobs
@@ -124,7 +125,7 @@ func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
 func (o *output) place(it *outputItem) {
 	// Items that clients do not see have a slot and no index: the two differ from then on.
 	it.index, it.slot = o.count, len(o.made)
-	o.made = append(o.made, request.Made{ID: it.ID})
+	o.made = append(o.made, request.Made{ID: it.ID, Kind: it.Kind})
 	o.count++
 }
 
@@ -248,7 +249,7 @@ func (o *output) addWhole(it *outputItem) {
 // addUnknown answers a call of a tool that does not exist. Clients see neither the
 // call nor the answer.
 func (o *output) addUnknown(it *outputItem) {
-	o.made = append(o.made, request.Made{View: []turn.Item{
+	o.made = append(o.made, request.Made{Kind: item.Unknown, View: []turn.Item{
 		{Kind: turn.Call, Text: it.PlainText(), CallID: it.Call.ID, Name: it.Call.Name},
 		{Kind: turn.Result, Text: turn.NoSuchTool(it.Call.Name), CallID: it.Call.ID, Hosted: true},
 	}})
@@ -279,12 +280,17 @@ func (o *output) items() []store.Item {
 		stored := m.Stored()
 		// Once an answer has followed, the model sees no more of a built-in call.
 		if len(m.View) > 0 && (i > o.answered || !m.View[0].Builtin) {
-			stored.JSON = item.WithModelView(m.JSON, &m.View[0], &m.View[1], o.request.Tools.Container)
+			stored.JSON = o.withView(&m, m.JSON)
 		}
 		items = append(items, stored)
 	}
 
 	return items
+}
+
+// withView is the JSON of an item with what the model sees in its place.
+func (o *output) withView(m *request.Made, json []byte) []byte {
+	return item.WithModelView(json, &m.View[0], &m.View[1], o.request.Tools.Container)
 }
 
 // append appends the same items as the elements of an array.

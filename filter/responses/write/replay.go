@@ -69,6 +69,11 @@ func (w *eventWriter) replayItem(index int, i store.Item, ownEnd bool) {
 		w.action(it, item.Shown(i))
 		return
 	}
+	if it.Kind == item.Carrier {
+		w.itemAdded(it)
+		w.itemWhole(index, ".done", item.Shown(i))
+		return
+	}
 
 	w.itemStart(it)
 	if text != "" {
@@ -91,6 +96,10 @@ func replayed(index int, i store.Item, v gjson.Result) (it *outputItem, text str
 	switch v.Get("type").Str {
 	case "reasoning":
 		it.Kind = item.Reasoning
+		if item.IsCarrier(v.Get("encrypted_content").Str) {
+			it.Kind = item.Carrier
+			return it, ""
+		}
 		if it.Summary {
 			text = v.Get("summary.0.text").Str
 		}

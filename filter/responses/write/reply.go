@@ -205,6 +205,10 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 		return dst
 	}
 	e.events.Dst = dst
+	// A client runs its tool as soon as it has the call: what led to the call comes first.
+	if p.Kind == turn.Call && p.Maker == reply.ByClient {
+		e.output.carry()
+	}
 	e.output.start(p.Kind, p.Call)
 	return e.take()
 }
