@@ -54,7 +54,8 @@ func verdictsOf(t *testing.T, rows []*row) []*verdict {
 	replies := map[int]map[string][]string{}
 	verdicts := make([]*verdict, 0, len(rows))
 	for _, r := range rows {
-		resolve := func(text string) string { return resolved(text, replies) }
+		var missing []string
+		resolve := func(text string) string { return resolved(text, replies, &missing) }
 		d.engine.answers(r.Output)
 
 		var a answered
@@ -68,14 +69,14 @@ func verdictsOf(t *testing.T, rows []*row) []*verdict {
 		}
 
 		replies[r.Number] = given(a.body)
-		verdicts = append(verdicts, newVerdict(r, a, d.engine.called()))
+		verdicts = append(verdicts, newVerdict(r, a, d.engine.called(), missing))
 	}
 	return verdicts
 }
 
-// resolved returns a text with what replies have given in place of references. A reference that the
-// reply has nothing for stays: then the verdict says what becomes of it.
-func resolved(text string, replies map[int]map[string][]string) string {
+// resolved returns a text with what replies have given in place of references. One that the reply has
+// nothing for stays, and is missing.
+func resolved(text string, replies map[int]map[string][]string, missing *[]string) string {
 	return reference.ReplaceAllStringFunc(text, func(of string) string {
 		match := reference.FindStringSubmatch(of)
 		number, _ := strconv.Atoi(match[1])
@@ -83,6 +84,7 @@ func resolved(text string, replies map[int]map[string][]string) string {
 		if values := replies[number][match[2]]; index < len(values) {
 			return values[index]
 		}
+		*missing = append(*missing, of)
 		return of
 	})
 }
@@ -143,7 +145,7 @@ func compareVerdicts(t *testing.T, client string, rows []*row, verdicts []*verdi
 }
 
 // shownPrompts is how many changes of prompts are shown of a client.
-const shownPrompts = 5
+const shownPrompts = 3
 
 // accept gives a verdict the reasons of the one before, and why it is another now.
 func (v *verdict) accept(before *verdict, why string) {

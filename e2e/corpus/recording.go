@@ -132,9 +132,7 @@ func (c *collection) add(run []*stack.RecordedRequest) {
 			// Of a connection: what the filter sent. It is the reply to the last message.
 			if last := bySocket[q.Socket]; last != nil {
 				last.request.Reply += q.Reply + "\n"
-				for value, of := range referencesTo(last.row.Number, last.request.Reply) {
-					references[value] = of
-				}
+				addReferences(references, last.row.Number, last.request.Reply)
 			}
 			continue
 		}
@@ -152,9 +150,7 @@ func (c *collection) add(run []*stack.RecordedRequest) {
 			}
 			bySocket[q.Socket] = k
 		}
-		for value, of := range referencesTo(r.Number, q.Reply) {
-			references[value] = of
-		}
+		addReferences(references, r.Number, q.Reply)
 	}
 
 	for _, k := range order {
@@ -165,7 +161,7 @@ func (c *collection) add(run []*stack.RecordedRequest) {
 			continue
 		}
 		c.byShape[shape] = k.row
-		keep(k, candidates)
+		keep(k, candidates, order)
 	}
 	c.number(order, first)
 }
@@ -179,14 +175,23 @@ func pathOf(k *candidate, candidates map[int]*candidate) string {
 }
 
 // keep keeps a request, and those that it follows.
-func keep(k *candidate, candidates map[int]*candidate) {
+func keep(k *candidate, candidates map[int]*candidate, order []*candidate) {
 	if k == nil || k.kept {
 		return
 	}
 	k.kept = true
-	keep(candidates[k.row.Socket], candidates)
+	keep(candidates[k.row.Socket], candidates, order)
 	for _, number := range k.row.follows() {
-		keep(candidates[number], candidates)
+		keep(candidates[number], candidates, order)
+	}
+
+	// What is in a conversation, the requests before have put there.
+	for _, of := range k.row.conversations() {
+		for _, before := range order[:slices.Index(order, k)] {
+			if slices.Contains(before.row.conversations(), of) {
+				keep(before, candidates, order)
+			}
+		}
 	}
 }
 

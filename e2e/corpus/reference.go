@@ -68,15 +68,15 @@ func eachString(v gjson.Result, each func(name, value string)) {
 	})
 }
 
-// referencesTo returns the reference to everything that a row's reply has given.
-func referencesTo(number int, reply string) map[string]string {
-	references := map[string]string{}
+// addReferences adds the reference to everything that a row's reply has given first.
+func addReferences(references map[string]string, number int, reply string) {
 	for kind, values := range given(reply) {
 		for i, value := range values {
-			references[value] = "@" + strconv.Itoa(number) + " " + kind + " " + strconv.Itoa(i)
+			if references[value] == "" {
+				references[value] = "@" + strconv.Itoa(number) + " " + kind + " " + strconv.Itoa(i)
+			}
 		}
 	}
-	return references
 }
 
 // reference matches a reference.

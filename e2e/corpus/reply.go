@@ -50,6 +50,14 @@ func (o *output) say(channel, text string) {
 	}
 }
 
+// think writes reasoning, also such as the client does not see: it has it encrypted, and sends it back.
+func (o *output) think(text string) {
+	if text == "" {
+		text = "hidden"
+	}
+	o.say("analysis", text)
+}
+
 // call writes a call, whose arguments are JSON or the text of a custom tool.
 func (o *output) call(name, arguments string) {
 	if strings.HasPrefix(arguments, "{") && gjson.Valid(arguments) {
@@ -111,7 +119,7 @@ func (o *output) responses(objects []gjson.Result) {
 		}
 		switch item.Get("type").Str {
 		case "reasoning":
-			o.say("analysis", item.Get("content.0.text").Str+item.Get("summary.0.text").Str)
+			o.think(item.Get("content.0.text").Str + item.Get("summary.0.text").Str)
 		case "message":
 			channel := "final"
 			if item.Get("phase").Str == "commentary" {
@@ -161,7 +169,7 @@ func (o *output) messages(objects []gjson.Result) {
 	for _, b := range blocks {
 		switch b.kind {
 		case "thinking":
-			o.say("analysis", b.thinking.String())
+			o.think(b.thinking.String())
 		case "text":
 			if called {
 				o.say("commentary", b.text.String())

@@ -141,6 +141,16 @@ func (r *row) follows() (numbers []int) {
 	return numbers
 }
 
+// conversations returns the references to conversations in a row.
+func (r *row) conversations() (references []string) {
+	for _, match := range reference.FindAllStringSubmatch(r.Path+string(r.Body), -1) {
+		if match[2] == "conv_" {
+			references = append(references, match[0])
+		}
+	}
+	return references
+}
+
 // rename changes the numbers of rows in a row, its own too.
 func (r *row) rename(names map[int]int) {
 	change := func(text string) string {

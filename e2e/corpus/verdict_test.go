@@ -24,7 +24,7 @@ type verdict struct {
 	reasons []string
 }
 
-func newVerdict(r *row, a answered, calls []modelCall) *verdict {
+func newVerdict(r *row, a answered, calls []modelCall, missing []string) *verdict {
 	v := &verdict{number: r.Number}
 	switch {
 	case a.passed:
@@ -46,6 +46,9 @@ func newVerdict(r *row, a answered, calls []modelCall) *verdict {
 	}
 	if a.ignored != "" {
 		v.status += ", ignored: " + a.ignored
+	}
+	if len(missing) > 0 {
+		v.status += ", without what earlier replies gave: " + strings.Join(missing, ", ")
 	}
 	v.status = strings.Join(strings.Fields(v.status), " ")
 
