@@ -49,7 +49,7 @@ type sharedLine struct {
 }
 
 // sharedBytes is how large a value is at least that is shared.
-const sharedBytes = 300
+const sharedBytes = 150
 
 func rowsFile(folder, client string) string { return filepath.Join(folder, client+".jsonl") }
 
@@ -89,12 +89,34 @@ func readRows(folder, client string) (rows []*row, err error) {
 
 // whole returns a body with the values that it shares in their places.
 func whole(body json.RawMessage, shared map[string]json.RawMessage) json.RawMessage {
-	return eachMember(body, func(_ string, value gjson.Result) string {
-		if of := value.Get("$shared"); of.Exists() {
-			return string(shared[of.Str])
+	return eachValue(body, func(value string) string {
+		if of := gjson.Get(value, "$shared"); of.Exists() {
+			return string(whole(shared[of.Str], shared))
 		}
-		return value.Raw
+		return value
 	})
+}
+
+// eachValue returns an object or a list with the values that change returns of those in it. Those in a
+// list of an object come before the list.
+func eachValue(body json.RawMessage, change func(value string) string) json.RawMessage {
+	outer := gjson.ParseBytes(body)
+	switch {
+	case outer.IsObject():
+		return eachMember(body, func(_ string, value gjson.Result) string {
+			if value.IsArray() {
+				return change(string(eachValue(json.RawMessage(value.Raw), change)))
+			}
+			return change(value.Raw)
+		})
+	case outer.IsArray():
+		var elements []string
+		for _, element := range outer.Array() {
+			elements = append(elements, change(element.Raw))
+		}
+		return json.RawMessage("[" + strings.Join(elements, ",") + "]")
+	}
+	return body
 }
 
 // eachMember returns an object with the values that change returns. Anything else stays.
@@ -112,39 +134,68 @@ func eachMember(body json.RawMessage, change func(name string, value gjson.Resul
 	return json.RawMessage("{" + strings.Join(members, ",") + "}")
 }
 
+// sharing finds what bodies share. Tools and messages are shared one by one, and lists of the same
+// ones as a whole.
+type sharing struct {
+	times map[string]int
+	names map[string]string
+	lines []sharedLine
+}
+
+// share returns a body with the names of values in their places, if they are there twice.
+func (s *sharing) share(body json.RawMessage) json.RawMessage {
+	return eachValue(body, func(value string) string {
+		if s.times[value] < 2 {
+			return value
+		}
+		if s.names[value] == "" {
+			s.names[value] = strconv.Itoa(len(s.names) + 1)
+			s.lines = append(s.lines, sharedLine{s.names[value], json.RawMessage(value)})
+		}
+		return `{"$shared":"` + s.names[value] + `"}`
+	})
+}
+
+// count counts the values of a body.
+func (s *sharing) count(body json.RawMessage) {
+	eachValue(body, func(value string) string {
+		if len(value) >= sharedBytes {
+			s.times[value]++
+		}
+		return value
+	})
+}
+
 // writeRows writes the rows of a client. Values that several of them have stand before them, once.
 func writeRows(folder, client string, rows []*row) error {
-	times, names := map[string]int{}, map[string]string{}
-	var values []string
-	for _, r := range rows {
-		eachMember(r.Body, func(_ string, value gjson.Result) string {
-			if len(value.Raw) < sharedBytes {
-				return ""
-			}
-			if times[value.Raw]++; times[value.Raw] == 2 {
-				values = append(values, value.Raw)
-				names[value.Raw] = strconv.Itoa(len(values))
-			}
-			return ""
-		})
+	bodies := make([]json.RawMessage, len(rows))
+	for i, r := range rows {
+		bodies[i] = r.Body
+	}
+
+	// The second time lists have names of what is in them, and are shared if these are the same.
+	s := &sharing{names: map[string]string{}}
+	for range 2 {
+		s.times = map[string]int{}
+		for _, body := range bodies {
+			s.count(body)
+		}
+		for i, body := range bodies {
+			bodies[i] = s.share(body)
+		}
 	}
 
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
-	for _, value := range values {
-		if err := e.Encode(sharedLine{names[value], json.RawMessage(value)}); err != nil {
+	for _, line := range s.lines {
+		if err := e.Encode(line); err != nil {
 			return err
 		}
 	}
-	for _, r := range rows {
+	for i, r := range rows {
 		written := *r
-		written.Body = eachMember(r.Body, func(_ string, value gjson.Result) string {
-			if name, ok := names[value.Raw]; ok {
-				return `{"$shared":"` + name + `"}`
-			}
-			return value.Raw
-		})
+		written.Body = bodies[i]
 		if err := e.Encode(&written); err != nil {
 			return err
 		}
