@@ -34,6 +34,16 @@ func TestCorpus(t *testing.T) {
 	if err != nil || len(clients) == 0 {
 		t.Fatalf("no client has requests: %v", err)
 	}
+	bytes := 0
+	for _, client := range clients {
+		if file, err := os.Stat(rowsFile("requests", client)); err == nil {
+			bytes += int(file.Size())
+		}
+	}
+	if bytes > maxBytes {
+		t.Errorf("the requests have %d bytes, more than %d: leave rows out that differ in nothing which matters", bytes, maxBytes)
+	}
+
 	for _, client := range clients {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
@@ -45,6 +55,9 @@ func TestCorpus(t *testing.T) {
 		})
 	}
 }
+
+// maxBytes is how large the requests may be: people read them.
+const maxBytes = 1 << 20
 
 // verdictsOf returns the verdicts of a client's requests, which are made in their order: later ones have
 // ids of earlier replies.
@@ -104,7 +117,7 @@ func compareVerdicts(t *testing.T, client string, rows []*row, verdicts []*verdi
 
 	known := readVerdicts(string(text))
 	var written []*verdict
-	prompts := 0
+	more := map[string][]string{}
 	for i, v := range verdicts {
 		before, r := known[v.number], rows[i]
 		accepted := apitest.Updating() && *changedWhy != "" &&
@@ -120,12 +133,13 @@ func compareVerdicts(t *testing.T, client string, rows []*row, verdicts []*verdi
 				t.Logf("a new refusal, for the changelog: %s: %s: %s", sender(client, r), request(r), v.status)
 			}
 		default:
-			// What is common to all prompts would be shown for each of them.
-			if change := changed(client, r, before, v); !strings.HasPrefix(change, promptChanges) || prompts < shownPrompts {
-				t.Error(change)
+			// What is common to many rows would be shown for each of them.
+			kind := "the prompt changes"
+			if before == nil || before.status != v.status {
+				kind = v.status
 			}
-			if before != nil && before.status == v.status {
-				prompts++
+			if more[kind] = append(more[kind], strconv.Itoa(v.number)); len(more[kind]) <= shownAlike {
+				t.Error(changed(client, r, before, v))
 			}
 			v = before
 		}
@@ -133,8 +147,11 @@ func compareVerdicts(t *testing.T, client string, rows []*row, verdicts []*verdi
 			written = append(written, v)
 		}
 	}
-	if prompts > shownPrompts {
-		t.Errorf("prompts of %d more rows of %s change", prompts-shownPrompts, client)
+	for kind, numbers := range more {
+		if len(numbers) > shownAlike {
+			t.Errorf("%s: so it is with %d more rows: %s. If all is meant: %s", kind, len(numbers)-shownAlike,
+				strings.Join(numbers[shownAlike:], ", "), acceptAll(client))
+		}
 	}
 
 	if apitest.Updating() {
@@ -144,8 +161,13 @@ func compareVerdicts(t *testing.T, client string, rows []*row, verdicts []*verdi
 	}
 }
 
-// shownPrompts is how many changes of prompts are shown of a client.
-const shownPrompts = 3
+// shownAlike is how many rows are shown of those that change in the same way.
+const shownAlike = 3
+
+// acceptAll is how all changes of a client are accepted.
+func acceptAll(client string) string {
+	return "go test ./e2e/corpus -run TestCorpus/" + client + " -update -reason 'WHY'"
+}
 
 // accept gives a verdict the reasons of the one before, and why it is another now.
 func (v *verdict) accept(before *verdict, why string) {
@@ -172,17 +194,13 @@ func request(r *row) string {
 	return r.Method + " " + r.Path
 }
 
-// promptChanges begins what is said of a row whose prompt alone changes.
-const promptChanges = "PROMPT"
-
 // changed says what changes for a row, and how that is accepted.
 func changed(client string, r *row, before, now *verdict) string {
-	accept := fmt.Sprintf("\nIf that is meant: go test ./e2e/corpus -run TestCorpus/%s -update -reason 'WHY' -rows '%s/%d'",
-		client, client, r.Number)
+	accept := fmt.Sprintf("\nIf that is meant: %s -rows '%s/%d'", acceptAll(client), client, r.Number)
 	who := sender(client, r) + ", sends " + request(r)
 	switch {
 	case before == nil && now.refused():
-		return "REFUSED: a real client, " + who + ", and is refused: " + now.status + accept
+		return fmt.Sprintf("REFUSED: a real client, %s (a %d when it was recorded): %s%s", who, r.Recorded, now.status, accept)
 	case before == nil:
 		return "NEW: " + who + ", which has no verdict yet: go test ./e2e/corpus -run TestCorpus/" + client + " -update"
 	case now.refused() && !before.refused():
@@ -192,7 +210,7 @@ func changed(client string, r *row, before, now *verdict) string {
 	case before.same(now):
 		return "REFUSED without a reason: " + who + ": " + now.status + accept
 	}
-	return promptChanges + ": what the model gets changes for " + who + ":\n" + difference(before.calls, now.calls) + accept
+	return "PROMPT: what the model gets changes for " + who + ":\n" + difference(before.calls, now.calls) + accept
 }
 
 // difference shows where two texts begin to differ.

@@ -176,6 +176,13 @@ func memberName(name string) string {
 	return word(name) + "_" + hashed(name, 8)[4:]
 }
 
+// codexMetadata is a member and a header with much that Codex knows of itself, in JSON, for the log of a
+// service. The filter does not read it.
+const (
+	codexMetadata = "x-codex-turn-metadata"
+	noMetadata    = `{"sandbox":"none"}`
+)
+
 // neutralBody returns a body with neutral strings.
 func neutralBody(body string, references map[string]string) string {
 	n := &neutral{references: references}
@@ -224,6 +231,8 @@ func (n *neutral) value(at place, text string) string {
 	}
 
 	switch inner := strings.TrimSpace(text); {
+	case member == codexMetadata:
+		return noMetadata
 	case inner != "" && (inner[0] == '{' || inner[0] == '[') && gjson.Valid(text):
 		// JSON in a text. What a model or a tool wrote is as arguments are, and its members are a client's
 		// own; those of metadata are not.

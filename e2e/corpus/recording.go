@@ -250,18 +250,16 @@ func neutralPath(path string, references map[string]string) string {
 	if !queried {
 		return path
 	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return path + "?" + query
-	}
-	for name, list := range values {
-		for i, value := range list {
-			if of, ok := references[value]; ok {
-				values[name][i] = of
-			}
+
+	// A reference stands in the query as it is, not encoded.
+	parameters := strings.Split(query, "&")
+	for i, parameter := range parameters {
+		name, text, _ := strings.Cut(parameter, "=")
+		if value, err := url.QueryUnescape(text); err == nil && references[value] != "" {
+			parameters[i] = name + "=" + references[value]
 		}
 	}
-	return path + "?" + values.Encode()
+	return path + "?" + strings.Join(parameters, "&")
 }
 
 // keptHeaders are the headers that a row has: those by which the filter, or a gateway before it, may
@@ -283,6 +281,8 @@ func neutralHeader(header http.Header) map[string]string {
 		}
 		text := strings.Join(values, ",")
 		switch {
+		case name == codexMetadata:
+			text = noMetadata
 		case name == "user-agent":
 			text, _, _ = strings.Cut(text, " ")
 		case gjson.Valid(text) && strings.HasPrefix(text, "{"):

@@ -128,6 +128,8 @@ func (o *output) responses(objects []gjson.Result) {
 			o.say(channel, item.Get("content.0.text").Str)
 		case "function_call":
 			o.call(name, item.Get("arguments").Str)
+		case "tool_search_call":
+			o.call("tool_search", item.Get("arguments").Raw)
 		case "custom_tool_call":
 			o.call(name, `{"input":`+quoted(item.Get("input").Str)+`}`)
 		}

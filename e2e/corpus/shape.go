@@ -33,7 +33,7 @@ func shapeOf(r *row) string {
 }
 
 // anyID matches what stands for an id in a path.
-var anyID = regexp.MustCompile(`@\d+ [a-z_-]+ \d+|@\d+%20[a-z_-]+%20\d+|@\d+\+[a-z_-]+\+\d+|[a-z]*_?[0-9a-f]{16,}`)
+var anyID = regexp.MustCompile(`@\d+ [a-z_-]+ \d+|[a-z]*_?[0-9a-f]{16,}`)
 
 // shape collects the facts about a request.
 type shape struct{ facts map[string]bool }
@@ -98,21 +98,18 @@ func (s *shape) text(at place, text string) string {
 	if member == "[]" {
 		member = at.last(1)
 	}
-	trimmed := strings.TrimSpace(text)
 	switch {
 	case enumMembers[member] || strings.HasPrefix(member, "enable_"):
 		return text
 	case text == "":
 		return "empty"
-	case trimmed == "":
+	case strings.TrimSpace(text) == "":
 		return "white space"
 	case strings.HasPrefix(text, "data:"):
 		return "data"
 	case at.has(schemaMembers):
 		return "text"
-	case strings.Contains(trimmed, "\n"):
-		return "lines"
-	case trimmed[0] == '{' && gjson.Valid(text):
+	case strings.HasPrefix(text, "{") && gjson.Valid(text):
 		return "JSON"
 	}
 	if match := reference.FindStringSubmatch(text); match != nil {

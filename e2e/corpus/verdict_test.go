@@ -18,7 +18,7 @@ type verdict struct {
 	number int
 	// status is the status, the error, and which members were ignored: one line.
 	status string
-	// calls are what the model was asked: settings and messages of the prompt, one after another.
+	// calls are what the model was asked: settings, paragraphs and length of the prompt, one after another.
 	calls []string
 	// reasons say why the verdict is not what it was at first.
 	reasons []string
@@ -53,8 +53,11 @@ func newVerdict(r *row, a answered, calls []modelCall, missing []string) *verdic
 	v.status = strings.Join(strings.Fields(v.status), " ")
 
 	for _, call := range calls {
-		v.calls = append(v.calls, fmt.Sprintf("call %s, %d tokens", shortened(withoutIDs(call.settings)), call.tokens))
-		v.calls = append(v.calls, messagesOf(withoutIDs(call.prompt))...)
+		prompt := withoutIDs(call.prompt)
+		v.calls = append(v.calls, "call "+shortened(withoutIDs(call.settings)))
+		v.calls = append(v.calls, paragraphs(prompt)...)
+		// Paragraphs do not say where lines are empty.
+		v.calls = append(v.calls, fmt.Sprintf("%d tokens, %s", call.tokens, hashed(prompt, 10)))
 	}
 	return v
 }
@@ -74,16 +77,17 @@ func shortened(settings string) string {
 	}))
 }
 
-// messagesOf returns the messages of a prompt, one each.
-func messagesOf(prompt string) []string {
-	const start = "<|start|>"
-	var messages []string
-	for _, message := range strings.SplitAfter(prompt, "<|end|>") {
-		if message != "" {
-			messages = append(messages, strings.ReplaceAll(message, start, ""))
+// paragraphs returns the paragraphs of a prompt's messages: a tool is one.
+func paragraphs(prompt string) []string {
+	var parts []string
+	for message := range strings.SplitSeq(prompt, "<|start|>") {
+		for part := range strings.SplitSeq(message, "\n\n") {
+			if part != "" {
+				parts = append(parts, part)
+			}
 		}
 	}
-	return messages
+	return parts
 }
 
 // refused reports whether the client gets an error.
@@ -95,8 +99,8 @@ func (v *verdict) same(other *verdict) bool {
 	return v.status == other.status && slices.Equal(v.calls, other.calls)
 }
 
-// writeVerdicts returns a file of verdicts. A message that an earlier one is equal to is named by
-// its number.
+// writeVerdicts returns a file of verdicts. A paragraph that an earlier one is equal to is named by
+// its hash, which stays if there are more before it.
 func writeVerdicts(rows []*row, verdicts []*verdict) string {
 	byNumber := map[int]*row{}
 	for _, r := range rows {
@@ -104,7 +108,7 @@ func writeVerdicts(rows []*row, verdicts []*verdict) string {
 	}
 
 	var out strings.Builder
-	seen := map[string]int{}
+	seen := map[string]bool{}
 	for _, v := range verdicts {
 		r := byNumber[v.number]
 		fmt.Fprintf(&out, "## %d %s (%s)\n%s\n", v.number, request(r), r.Test, v.status)
@@ -112,14 +116,14 @@ func writeVerdicts(rows []*row, verdicts []*verdict) string {
 			fmt.Fprintf(&out, "reason: %s\n", reason)
 		}
 		for _, text := range v.calls {
-			if n, ok := seen[text]; ok {
-				fmt.Fprintf(&out, "= %d\n", n)
+			if seen[text] {
+				fmt.Fprintf(&out, "= %s\n", hashed(text, 10))
 				continue
 			}
 			// Short ones are shown where they are.
-			if len(text) > 120 {
-				seen[text] = len(seen) + 1
-				fmt.Fprintf(&out, "= %d:\n", seen[text])
+			if len(text) > 60 {
+				seen[text] = true
+				fmt.Fprintf(&out, "= %s:\n", hashed(text, 10))
 			}
 			for line := range strings.SplitSeq(text, "\n") {
 				fmt.Fprintf(&out, "| %s\n", line)
