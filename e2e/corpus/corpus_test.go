@@ -68,7 +68,9 @@ func verdictsOf(t *testing.T, rows []*row) []*verdict {
 	verdicts := make([]*verdict, 0, len(rows))
 	for _, r := range rows {
 		var missing []string
-		resolve := func(text string) string { return resolved(text, replies, &missing) }
+		resolve := func(text string) string {
+			return strings.ReplaceAll(resolved(text, replies, &missing), "//"+localHost, "//"+d.tools)
+		}
 		d.engine.answers(r.Output)
 
 		var a answered

@@ -39,6 +39,7 @@ const patience = 2 * time.Minute
 type door struct {
 	server  *filter.Server
 	engine  *engine
+	tools   string // address of an MCP server, in place of localHost
 	sockets *httptest.Server
 	open    map[int]*websocket.Conn // by the row that opened it
 }
@@ -63,6 +64,11 @@ func openDoor(t *testing.T) *door {
 	cfg.ReplyHeaders = []string{header.Ignored}
 	cfg.WebSocket.Listen = "unix:///unused"
 	recordedModels(cfg)
+
+	// The clients' scripts name this server, which the operator has too.
+	tools := stack.NewToolServer(t)
+	cfg.Tools.Servers = []config.ToolServer{{Label: "docs", URL: tools.URL}}
+	address, _, _ := strings.Cut(strings.TrimPrefix(tools.URL, "http://"), "/")
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +83,10 @@ func openDoor(t *testing.T) *door {
 		t.Fatal(err)
 	}
 
-	d := &door{server: server, engine: e, sockets: httptest.NewServer(server.Sockets()), open: map[int]*websocket.Conn{}}
+	d := &door{
+		server: server, engine: e, tools: address,
+		sockets: httptest.NewServer(server.Sockets()), open: map[int]*websocket.Conn{},
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
