@@ -83,6 +83,7 @@ func verdictsOf(t *testing.T, rows []*row) []*verdict {
 			a = d.ask(t, r.Method, resolve(r.Path), r.Header, resolve(string(r.Body)+r.Text))
 		}
 
+		d.settle(t, a)
 		replies[r.Number] = given(a.body)
 		verdicts = append(verdicts, newVerdict(r, a, d.engine.called(), missing))
 	}
@@ -168,7 +169,7 @@ const shownAlike = 3
 
 // acceptAll is how all changes of a client are accepted.
 func acceptAll(client string) string {
-	return "go test ./e2e/corpus -run TestCorpus/" + client + " -update -reason 'WHY'"
+	return "go test ./e2e/corpus -run 'TestCorpus/^" + client + "$' -update -reason 'WHY'"
 }
 
 // accept gives a verdict the reasons of the one before, and why it is another now.
@@ -204,7 +205,7 @@ func changed(client string, r *row, before, now *verdict) string {
 	case before == nil && now.refused():
 		return fmt.Sprintf("REFUSED: a real client, %s (a %d when it was recorded): %s%s", who, r.Recorded, now.status, accept)
 	case before == nil:
-		return "NEW: " + who + ", which has no verdict yet: go test ./e2e/corpus -run TestCorpus/" + client + " -update"
+		return "NEW: " + who + ", which has no verdict yet: go test ./e2e/corpus -run 'TestCorpus/^" + client + "$' -update"
 	case now.refused() && !before.refused():
 		return "REFUSED: a real client, " + who + ": it was accepted (" + before.status + "), now it is a " + now.status + accept
 	case before.status != now.status:

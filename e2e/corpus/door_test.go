@@ -238,6 +238,20 @@ func (d *door) ask(t *testing.T, method, path string, fields map[string]string, 
 	return answered{x.status, x.passed, x.ignored, x.body.String()}
 }
 
+// settle waits for a response that is made in the background: its model call belongs to its row.
+func (d *door) settle(t *testing.T, a answered) {
+	t.Helper()
+	response := gjson.Parse(a.body)
+	if a.status > http.StatusOK || !response.Get("background").Bool() {
+		return
+	}
+	for status := response.Get("status").Str; status == "queued" || status == "in_progress"; {
+		time.Sleep(time.Millisecond)
+		now := d.ask(t, http.MethodGet, "/v1/responses/"+response.Get("id").Str, nil, "")
+		status = gjson.Get(now.body, "status").Str
+	}
+}
+
 // stream is an ext_proc stream of one request.
 type stream struct {
 	grpc.ServerStream
