@@ -310,13 +310,22 @@ test: $(TEST_NEEDS) ## run all tests (under 10 minutes on two cores), or those o
 # The clients of "make test-clients": names of e2e/clients/NAME.json joined with |;
 # empty: all.
 CLIENTS ?= .*
+CLIENT_TESTS = ^(TestNode|TestMCPEverything|TestCodex|TestCodexCard|TestCodexSearch|TestCodexWebSocket|TestClaudeCode|TestCodingAgents|TestMessageToolsClient|TestMessagesWholeClient)$$|^TestClients$$/^($(CLIENTS))$$
 # The clients that are installed and run in a minute.
 SMOKE_CLIENTS := openai-go|openai-go-1\.12\.0|openai-node|openai-python|openai-python-1\.40\.0|openai-agents-js|ai-sdk
 
 .PHONY: test-clients
 test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with every client of docs/clients.md and write its tables (PyPI and npm, 4 GB of disk); CLIENTS selects
 	go vet -tags clients ./e2e/clients/...
-	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestCodexCard|TestCodexSearch|TestCodexWebSocket|TestClaudeCode|TestCodingAgents|TestMessageToolsClient|TestMessagesWholeClient)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e/clients -update
+	go test -tags clients -timeout 35m -count 1 -v -run '$(CLIENT_TESTS)' ./e2e/clients -update
+
+# A client that fails has sent its requests all the same.
+.PHONY: corpus-record
+corpus-record: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## run test-clients, and add what the clients send to e2e/corpus; CLIENTS selects
+	@rm -rf bin/requests && mkdir -p bin/requests
+	E2E_REQUESTS=$(CURDIR)/bin/requests go test -tags clients -timeout 60m -count 1 -run '$(CLIENT_TESTS)' ./e2e/clients || echo "Some clients failed."
+	go run ./e2e/corpus bin/requests
+	go test ./e2e/corpus -update
 
 .PHONY: smoke-clients
 smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients with the SDKs that are installed fast

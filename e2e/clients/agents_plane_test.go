@@ -155,15 +155,17 @@ func (d *agentPlane) since(n int, path string) []agentRequest {
 type agentRun struct {
 	t              *testing.T
 	d              *agentPlane
+	base           string // URL without /v1
 	home, folder   string
 	engineBefore   int // number of the engine's requests before
 	requestsBefore int // number of the agents' requests before
 	stderr         string
 }
 
-func newAgentRun(t *testing.T, d *agentPlane) *agentRun {
+// newAgentRun returns a run of a client, which has the name of its manifest.
+func newAgentRun(t *testing.T, d *agentPlane, client string) *agentRun {
 	t.Helper()
-	return &agentRun{t: t, d: d, home: t.TempDir(), folder: t.TempDir(), engineBefore: len(d.EngineRequests(t, "")), requestsBefore: len(d.since(0, ""))}
+	return &agentRun{t: t, d: d, base: recorded(t, d.base, client), home: t.TempDir(), folder: t.TempDir(), engineBefore: len(d.EngineRequests(t, "")), requestsBefore: len(d.since(0, ""))}
 }
 
 // run runs a program of e2e/clients with the prompt on standard input and returns its

@@ -16,8 +16,9 @@ import (
 
 // codingAgent is how a coding agent with an OpenAI-compatible API is run.
 type codingAgent struct {
-	name string
-	api  string // path of its requests
+	name   string
+	client string // as in its manifest
+	api    string // path of its requests
 	// configure writes its configuration.
 	configure func(a *agentRun)
 	// ask runs it with a prompt; again continues the last session.
@@ -31,7 +32,7 @@ type codingAgent struct {
 
 var codingAgents = []codingAgent{
 	{
-		name: "opencode", api: "/v1/chat/completions",
+		name: "opencode", client: "opencode", api: "/v1/chat/completions",
 		configure: func(a *agentRun) {
 			a.configure(".config/opencode/opencode.json", `{"model":"envoy/%[2]s","small_model":"envoy/%[2]s","autoupdate":false,"share":"disabled","permission":"allow","provider":{"envoy":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"%[1]s","apiKey":"none"},"models":{"%[2]s":{"reasoning":true,"tool_call":true,"limit":{"context":131072,"output":32000}}}}}}`)
 		},
@@ -41,12 +42,12 @@ var codingAgents = []codingAgent{
 		read: [3]string{"read", "filePath"}, write: [3]string{"write", "filePath", "content"},
 	},
 	{
-		name: "qwen-code", api: "/v1/chat/completions",
+		name: "qwen-code", client: "qwen-code", api: "/v1/chat/completions",
 		configure: func(a *agentRun) {
 			a.configure(".qwen/settings.json", `{"privacy":{"usageStatisticsEnabled":false},"general":{"disableAutoUpdate":true},"memory":{"enableManagedAutoMemory":false}}`)
 		},
 		ask: func(a *agentRun, wantError, again bool, prompt string) string {
-			return a.run(wantError, []string{"OPENAI_BASE_URL=" + a.d.base + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=" + stack.SGLangModel}, prompt, "qwen", append([]string{"--auth-type", "openai", "--yolo", "--chat-recording"}, continued(again)...)...)
+			return a.run(wantError, []string{"OPENAI_BASE_URL=" + a.base + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=" + stack.SGLangModel}, prompt, "qwen", append([]string{"--auth-type", "openai", "--yolo", "--chat-recording"}, continued(again)...)...)
 		},
 		breaks: "<system-reminder>\nThe current date is: ",
 		read:   [3]string{"read_file", "file_path"}, write: [3]string{"write_file", "file_path", "content"},
@@ -57,7 +58,7 @@ var codingAgents = []codingAgent{
 
 func piAgent(name, api, path string) codingAgent {
 	return codingAgent{
-		name: "pi, " + name, api: path,
+		name: "pi, " + name, client: "pi", api: path,
 		configure: func(a *agentRun) {
 			a.configure(".pi/agent/models.json", `{"providers":{"envoy":{"baseUrl":"%[1]s","apiKey":"none","api":"`+api+`","models":[{"id":"%[2]s","reasoning":true,"contextWindow":131072,"maxTokens":32000}]}}}`)
 		},
@@ -81,7 +82,7 @@ func (a *agentRun) configure(path, format string) {
 	a.t.Helper()
 	text := format
 	if strings.Contains(format, "%[1]s") {
-		text = fmt.Sprintf(format, a.d.base+"/v1", stack.SGLangModel)
+		text = fmt.Sprintf(format, a.base+"/v1", stack.SGLangModel)
 	}
 	path = filepath.Join(a.home, path)
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
@@ -105,7 +106,7 @@ func TestCodingAgents(t *testing.T) {
 			"task": agentTask, "broken in stream": agentBroken, "too long": agentTooLong, "refused": agentRefused,
 		} {
 			t.Run(agent.name+"/"+name, func(t *testing.T) {
-				a := newAgentRun(t, d)
+				a := newAgentRun(t, d, agent.client)
 				agent.configure(a)
 				scenario(a, agent)
 			})

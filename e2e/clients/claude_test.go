@@ -24,7 +24,7 @@ type claude struct {
 
 func newClaude(t *testing.T, d *agentPlane) *claude {
 	t.Helper()
-	return &claude{agentRun: newAgentRun(t, d), model: stack.SGLangModel}
+	return &claude{agentRun: newAgentRun(t, d, "claude-code"), model: stack.SGLangModel}
 }
 
 // claudeNotice is what the CLI prints about a model that it does not know. Anything
@@ -40,7 +40,7 @@ func (c *claude) ask(prompt string, arguments ...string) string {
 func (c *claude) runClaude(wantError bool, prompt string, arguments ...string) string {
 	c.t.Helper()
 	environment := append([]string{
-		"ANTHROPIC_BASE_URL=" + c.d.base, "ANTHROPIC_AUTH_TOKEN=none",
+		"ANTHROPIC_BASE_URL=" + c.base, "ANTHROPIC_AUTH_TOKEN=none",
 		"CLAUDE_CODE_MAX_CONTEXT_TOKENS=131072", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"IS_SANDBOX=1", // otherwise root may not skip permissions
 	}, c.environment...)

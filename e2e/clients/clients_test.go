@@ -248,6 +248,7 @@ func (row *matrixRow) run(t *testing.T, d *stack.Dataplane, base string) {
 	}
 	defer time.AfterFunc(clientPatience, cancel).Stop() // not while the client is installed
 
+	base = stack.Recorded(t, base, row.client.name, row.result.Version)
 	cases, err := json.Marshal(row.cases)
 	if err != nil {
 		t.Fatal(err)

@@ -37,6 +37,7 @@ const codexPatience = 2 * time.Minute
 type codex struct {
 	t                    *testing.T
 	d                    *codexPlane
+	base                 string // URL of the API
 	version              string // version and, after a comma, the API that it is configured for
 	home                 string // holds its configuration and its sessions
 	folder               string // working directory of its shell commands
@@ -140,7 +141,8 @@ var dialects = map[string]struct{ shell, reverse string }{
 // lines of its own, a model and an MCP server.
 func newCodex(t *testing.T, d *codexPlane, version, provider string, lines ...string) *codex {
 	t.Helper()
-	c := &codex{t: t, d: d, version: version, home: t.TempDir(), folder: t.TempDir(), engineRequestsBefore: len(d.EngineRequests(t, "")), requestsBefore: len(d.postsSince(0))}
+	number, _, _ := strings.Cut(version, ",")
+	c := &codex{t: t, d: d, base: stack.Recorded(t, d.base, "codex", number), version: version, home: t.TempDir(), folder: t.TempDir(), engineRequestsBefore: len(d.EngineRequests(t, "")), requestsBefore: len(d.postsSince(0))}
 	server, err := filepath.Abs("clients/mcp-server.mjs")
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +160,7 @@ wire_api = %q
 [mcp_servers.texts]
 command = "node"
 args = [%q]
-`, stack.SGLangModel, provider, d.base, api, strings.Join(lines, "\n"), server)
+`, stack.SGLangModel, provider, c.base, api, strings.Join(lines, "\n"), server)
 	if err := os.WriteFile(filepath.Join(c.home, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +243,7 @@ func (c *codex) attempt(node string, arguments ...string) (string, error) {
 	program := filepath.Join(modules, "codex-"+c.number(), "bin", "codex.js")
 	cmd := exec.CommandContext(ctx, node, append([]string{program}, arguments...)...)
 	cmd.Dir = c.folder
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home, "CODEX_HOME=" + c.home, "OPENAI_API_KEY=none", "OPENAI_BASE_URL=" + c.d.base}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home, "CODEX_HOME=" + c.home, "OPENAI_API_KEY=none", "OPENAI_BASE_URL=" + c.base}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 )
 
 // matrixClient is the manifest of a client, clients/NAME.json. e2e/clients/README.md
@@ -104,6 +106,24 @@ func lookup(values map[string]string, api, key string) string {
 		return v
 	}
 	return values[key]
+}
+
+// recorded returns the URL of a relay for a client in the version of its manifest, as
+// [stack.Recorded] does.
+func recorded(t *testing.T, base, client string) string {
+	t.Helper()
+	for _, c := range readMatrix(t) {
+		if c.name != client {
+			continue
+		}
+		version, err := c.version()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stack.Recorded(t, base, client, version)
+	}
+	t.Fatalf("no client %q has a manifest", client)
+	return ""
 }
 
 // readMatrix returns the clients in the order of the table.

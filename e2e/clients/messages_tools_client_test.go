@@ -36,7 +36,8 @@ func runAnthropic(t *testing.T, d *stack.Dataplane, script string, env ...string
 	}
 
 	cmd := exec.CommandContext(t.Context(), interpreter, script)
-	cmd.Env = append(os.Environ(), "ANTHROPIC_BASE_URL="+d.CheckedURL(t), "ANTHROPIC_API_KEY=none", "MODEL="+stack.SGLangModel, "PYTHONDONTWRITEBYTECODE=1")
+	base := recorded(t, d.CheckedURL(t), "anthropic-python")
+	cmd.Env = append(os.Environ(), "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "MODEL="+stack.SGLangModel, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Env = append(cmd.Env, env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -24,7 +24,7 @@ func TestNode(t *testing.T) {
 	}
 
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Responses.SealKeys = []string{stack.SealKey} }})
-	base := d.CheckedURL(t) + "/v1"
+	base := recorded(t, d.CheckedURL(t)+"/v1", "openai-node")
 
 	for _, script := range scripts {
 		for _, model := range stack.HarmonyModels {

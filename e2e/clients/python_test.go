@@ -20,7 +20,7 @@ func TestPython(t *testing.T) {
 		t.Fatalf("no scripts: %v", err)
 	}
 	d := stack.Start(t, stack.Options{Config: func(c *config.Config) { c.Responses.SealKeys = []string{stack.SealKey} }})
-	base := d.CheckedURL(t) + "/v1"
+	base := recorded(t, d.CheckedURL(t)+"/v1", "openai-python")
 	for _, script := range scripts {
 		for _, model := range stack.HarmonyModels {
 			t.Run(filepath.Base(script)+"/"+model, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (x *exchange) handle(body []byte) {
 
 	// From here on the goroutine uses nothing of the exchange, which goes on, except its inbox.
 	s, requestID, in := x.s, x.request.id, x.inbox
-	handle := s.whereStored(&x.request.rollout, s.whereServed(x.request.endpoint, x.model))
+	handle := s.whereStored(&x.request.rollout, s.whereServed(x.request.endpoint, &x.model))
 	x.driver.Go(func() {
 		stackToHandle(false)
 		defer cancel()
@@ -105,10 +105,13 @@ func (x *exchange) handle(body []byte) {
 
 // whereServed is an endpoint's handler, for a request that no engine gets: it gets the error that
 // the engine would have for its model.
-func (s *Server) whereServed(e *api.Endpoint, m config.Model) handler {
+func (s *Server) whereServed(e *api.Endpoint, model *config.Model) handler {
 	if !e.NoCall {
 		return e.Handle
 	}
+
+	// The exchange, whose model it is, may end before the handler.
+	m := *model
 	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 		if !s.o.Models.Serves(ctx, &m) {
 			return api.Refused(engine.NotServed())

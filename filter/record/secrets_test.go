@@ -148,6 +148,7 @@ func TestKeptMembersAreThoseOfTheAPIs(t *testing.T) {
 // credentials of servers.
 var documentedTypes = words(`additional_tools agent_message apply_patch_call apply_patch_call_output authorization
 	code_interpreter_call compaction compaction_summary compaction_trigger computer_call computer_call_output configuration_update context_compaction
+	file_search_call image_generation_call web_search_call
 	custom_tool_call custom_tool_call_output function_call_output headers item_reference local_shell_call local_shell_call_output
 	mcp_approval_request mcp_approval_response mcp_call mcp_list_tools program_output search_result server_tool_use shell_call
 	shell_call_output tool_addition tool_removal tool_result tool_search_call tool_search_output tool_use`)
