@@ -161,7 +161,8 @@ func (e *engine) listen(t *testing.T) (address string) {
 // ServeHTTP implements [http.Handler], as vLLM.
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"gpt-oss-20b","max_model_len":131072}]}`)
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"gpt-oss-20b","max_model_len":131072},`+
+			`{"id":"gpt-oss-120b","max_model_len":131072},{"id":"openai/gpt-oss-20b","max_model_len":131072}]}`)
 		return
 	}
 	body, err := io.ReadAll(r.Body)
