@@ -42,19 +42,19 @@ func TestGRPCMessages(t *testing.T) {
 	}
 
 	requests := []*engine.Request{
-		{ID: "chatcmpl-1", Prompt: prompt("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), N: 1, MaxTokens: 200},
+		{ID: engine.CallID{Number: 1, Request: "chatcmpl"}, Prompt: prompt("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), N: 1, MaxTokens: 200},
 		{
-			ID: "chatcmpl-2", Prompt: prompt("NOTHINK\nSAY two"), N: 2, MaxTokens: 60, MinTokens: 3,
+			ID: engine.CallID{Number: 2, Request: "chatcmpl"}, Prompt: prompt("NOTHINK\nSAY two"), N: 2, MaxTokens: 60, MinTokens: 3,
 			Temperature: number(0.5), TopP: number(0.75), TopK: &topK, MinP: number(0.25),
 			FrequencyPenalty: number(-0.5), PresencePenalty: number(1.5), RepetitionPenalty: number(1.25),
 			Seed: &seed, StopTokens: []harmony.Token{200007},
 		},
-		{ID: "chatcmpl-3", Prompt: prompt("WORDS 50"), N: 1, MaxTokens: 6, CacheSalt: "tenant"},
-		{ID: "chatcmpl-4", Prompt: prompt("x"), N: 1, MaxTokens: 6, Temperature: number(-1)},
-		{ID: "chatcmpl-5", Prompt: prompt("SIM status=503\nx"), N: 1, MaxTokens: 6},
-		{ID: "chatcmpl-6", Prompt: prompt("SIM fault=error@3\nx"), N: 1, MaxTokens: 60},
-		{ID: "chatcmpl-7", Prompt: prompt("x"), N: 1, MaxTokens: 60, Constraint: constraint.Text("x")},
-		{ID: "chatcmpl-8", Prompt: prompt("NOTHINK\nSAY x"), N: 1, MaxTokens: 60, Logprobs: true, TopLogprobs: 2},
+		{ID: engine.CallID{Number: 3, Request: "chatcmpl"}, Prompt: prompt("WORDS 50"), N: 1, MaxTokens: 6, CacheSalt: "tenant"},
+		{ID: engine.CallID{Number: 4, Request: "chatcmpl"}, Prompt: prompt("x"), N: 1, MaxTokens: 6, Temperature: number(-1)},
+		{ID: engine.CallID{Number: 5, Request: "chatcmpl"}, Prompt: prompt("SIM status=503\nx"), N: 1, MaxTokens: 6},
+		{ID: engine.CallID{Number: 6, Request: "chatcmpl"}, Prompt: prompt("SIM fault=error@3\nx"), N: 1, MaxTokens: 60},
+		{ID: engine.CallID{Number: 7, Request: "chatcmpl"}, Prompt: prompt("x"), N: 1, MaxTokens: 60, Constraint: constraint.Text("x")},
+		{ID: engine.CallID{Number: 8, Request: "chatcmpl"}, Prompt: prompt("NOTHINK\nSAY x"), N: 1, MaxTokens: 60, Logprobs: true, TopLogprobs: 2},
 	}
 
 	var kinds []string
@@ -177,7 +177,7 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 			want[j] = float64(id)
 		}
 
-		if r.Request["request_id"] != requests[i].ID || !cmp.Equal(ids[names["ids"]], any(want)) || r.Request["stream"] != true && r.Request["streaming"] != true {
+		if r.Request["request_id"] != requests[i].ID.String() || !cmp.Equal(ids[names["ids"]], any(want)) || r.Request["stream"] != true && r.Request["streaming"] != true {
 			t.Errorf("request %d: %v", i, r.Request)
 		}
 	}
