@@ -13,8 +13,10 @@
 // done. Within, a reading reads what was held back, a shape says whether a bracket that is
 // missing has one place, and names keeps what the members of open objects are called.
 //
-// The package knows nothing of schemas. Of a tool it knows at most the name of its only
-// parameter, if that is a string.
+// The package knows nothing of schemas. Of a tool it knows at most its only parameter, if that
+// is a string: its name, and whether a call may leave it out. A model that says that it writes
+// JSON ([New]) is held to it. One that does not ([NewText]) may write the value itself, which has
+// any form: then nothing but an object with the parameter is more than a text.
 //
 // Package messages has a second machine after this one, its input, because clients of
 // Anthropic's API fail on what is no object. The two read the same grammar and stay two:
@@ -90,9 +92,17 @@ const maxNesting = 512
 //
 // A fault leads to holding, from which the reading goes on at the end, in the state in which
 // the fault was found; or to passing, if no repair is possible.
+//
+// Of a text that need not be JSON the state says whether it may be an object all the same:
+//
+//	undecided           what no object begins with → textual; more than MaxHeld → textual, or the
+//	                    state of an object that has its parameter already
+//	textual             nothing: all of it is the parameter's
 type Repairer struct {
 	// The only parameter, a string; "": the tool has others.
 	parameter string
+	// Of a text that need not be JSON: a call may leave the parameter out.
+	optional bool
 
 	state state
 	// Of holding: what came next where the fault was found.
@@ -108,6 +118,10 @@ type Repairer struct {
 
 	// The text that is not passed on yet, as the model wrote it.
 	held []byte
+	// How much of an undecided text has been looked at, and whether the rest needs no look: it has
+	// begun as an object or a string, which its end tells.
+	seen  int
+	begun bool
 	// What the current call returns.
 	out []byte
 }
@@ -131,6 +145,8 @@ const (
 	done
 	holding
 	passing
+	undecided
+	textual
 )
 
 // New returns the repairer of a call of a tool. parameter is the tool's only parameter, if
@@ -150,6 +166,11 @@ func (r *Repairer) Push(piece []byte) []byte {
 			piece = nil
 		case passing:
 			r.out = append(r.out, piece...)
+			piece = nil
+		case undecided:
+			piece = r.decide(piece)
+		case textual:
+			r.out = appendText(r.out, piece)
 			piece = nil
 		default:
 			if r.byte(piece[0]) {
@@ -174,6 +195,11 @@ func (r *Repairer) End() (rest []byte, made Repairs, valid bool) {
 		return r.out, made, true
 	case passing:
 		return nil, made, false
+	case undecided:
+		return r.endUndecided()
+	case textual:
+		r.endText()
+		return r.out, Repairs{RawText: true}, true
 
 	// What waited for the byte after it is read as what it is part of.
 	case word:

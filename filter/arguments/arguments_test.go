@@ -10,16 +10,7 @@ import (
 
 // repaired is what a repairer makes of a text in pieces.
 func repaired(text, parameter string, next func(left int) int) (got string, made Repairs, valid bool) {
-	r := New(parameter)
-	var all strings.Builder
-	for p := []byte(text); len(p) > 0; {
-		n := next(len(p))
-		all.Write(r.Push(p[:n]))
-		p = p[n:]
-	}
-	rest, made, valid := r.End()
-	all.Write(rest)
-	return all.String(), made, valid
+	return read(New(parameter), text, next)
 }
 
 // TestRepairs shows what becomes of faulty arguments, whatever the pieces in which they

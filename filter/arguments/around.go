@@ -41,8 +41,8 @@ func readWhole(text []byte, parameter string) (object []byte, made Repairs, ok b
 	if parameter == "" || !isBare(bare, parameter) {
 		return nil, Repairs{}, false
 	}
-	object, err := json.Marshal(map[string]string{parameter: bare})
-	return object, Repairs{RawText: true}, err == nil
+	object = appendText(appendOpening(nil, parameter), []byte(bare))
+	return append(object, textEnd...), Repairs{RawText: true}, true
 }
 
 // readAround reads an object with something around it: a byte order mark, an introduction,
@@ -60,15 +60,19 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 		return nil, made, false
 	}
 
-	// The brackets of lists stand next to the object; what is before them introduces it.
-	head := string(text[:start])
-	introduction := strings.TrimRight(head, "[ \n\t\r")
-	lists := strings.Count(head[len(introduction):], "[")
-	introduction = strings.TrimSpace(introduction)
-
-	ok = (introduction == "" || found.introduction(introduction)) && found.tail(lists)
+	lists, ok := found.head(string(text[:start]))
+	ok = ok && found.tail(lists)
 	found.made[TextAround] = found.made[TextAround] || hasMark
 	return found.out, found.made, ok
+}
+
+// head reads what is before an object: the brackets of lists, which stand next to it, and what
+// introduces it. It returns how many lists the object is in.
+func (r *reading) head(text string) (lists int, ok bool) {
+	introduction := strings.TrimRight(text, "[ \n\t\r")
+	lists = strings.Count(text[len(introduction):], "[")
+	introduction = strings.TrimSpace(introduction)
+	return lists, introduction == "" || r.introduction(introduction)
 }
 
 // tail reads what is after an object, up to the end of the text: closing brackets that are

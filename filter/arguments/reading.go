@@ -329,19 +329,23 @@ func (r *reading) hex(n int) bool {
 
 // control escapes a control character of a string.
 func (r *reading) control(c byte) {
-	const hex = "0123456789abcdef"
 	r.made[Control] = true
 	r.at++
+	r.out = appendControl(r.out, c)
+}
+
+// appendControl appends the escape of a control character.
+func appendControl(dst []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
 	switch c {
 	case '\n':
-		r.out = append(r.out, `\n`...)
+		return append(dst, `\n`...)
 	case '\r':
-		r.out = append(r.out, `\r`...)
+		return append(dst, `\r`...)
 	case '\t':
-		r.out = append(r.out, `\t`...)
-	default:
-		r.out = append(r.out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		return append(dst, `\t`...)
 	}
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

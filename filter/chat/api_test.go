@@ -106,10 +106,36 @@ func TestLetters(t *testing.T) {
 		})
 }
 
-// TestMalformed has outputs for which other servers send an error or nothing.
-func TestMalformed(t *testing.T) {
+// functionTools are the members of a request with functions.
+func functionTools(functions []string) string {
+	if len(functions) == 0 {
+		return ""
+	}
+	return `,"tools":[{"type":"function","function":{` + strings.Join(functions, `}},{"type":"function","function":{`) + `}}]`
+}
+
+// TestOutputs has outputs that models are known to write, also those for which other servers send an error
+// or nothing.
+func TestOutputs(t *testing.T) {
 	t.Parallel()
-	testAPI.Malformed(t, weatherTool, nil)
+	testAPI.Outputs(t, "chat", functionTools)
+}
+
+// TestRawTexts has texts in place of arguments.
+func TestRawTexts(t *testing.T) {
+	t.Parallel()
+	testAPI.RawTexts(t, functionTools)
+}
+
+// TestExcluded has calls of tools that tool_choice excludes.
+func TestExcluded(t *testing.T) {
+	t.Parallel()
+	both := functionTools([]string{apitest.WeatherTool, `"name":"g"`})
+	testAPI.Excluded(t, map[string]string{
+		"a function":             both + `,"tool_choice":{"type":"function","function":{"name":"g"}}`,
+		"allowed tools":          both + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}`,
+		"allowed tools required": both + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}}`,
+	})
 }
 
 var measured = apitest.Stream{Members: weatherTool + `,"stop":["never"]`, Text: " and \"then\", nev er,\nnaïve 🙂", Parts: apitest.Parts}

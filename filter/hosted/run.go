@@ -33,13 +33,10 @@ func (u *Usage) Take(r *tools.Result) {
 // Refuse counts a call, and returns the result of one that is not made; nil: it is.
 // most is how many calls the request allows, 0: any number; waiting is how many calls of
 // the turn wait already.
-func (u *Usage) Refuse(call *turn.CalledTool, most, waiting int) *tools.Result {
+func (u *Usage) Refuse(most, waiting int) *tools.Result {
 	u.Calls++
-	switch {
-	case most > 0 && u.Calls > most, u.Bytes > MaxResultBytes, waiting >= MaxTurnCalls:
+	if most > 0 && u.Calls > most || u.Bytes > MaxResultBytes || waiting >= MaxTurnCalls {
 		return &tools.Result{Error: "The limit of tool calls is reached. Answer with what you have."}
-	case call.Refused:
-		return &tools.Result{Error: "The request does not allow this tool."}
 	}
 	return nil
 }

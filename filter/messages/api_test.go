@@ -108,15 +108,33 @@ func TestLetters(t *testing.T) {
 		func(name string) string { return `,"tool_choice":{"type":"tool","name":"` + name + `"}` })
 }
 
-// TestMalformed has outputs for which other servers send an error or nothing. A part
-// is a content block of its own.
-func TestMalformed(t *testing.T) {
+// functionTools are the members of a request with functions, and with reasoning.
+func functionTools(functions []string) string {
+	const thinking = `,"thinking":{"type":"adaptive"}`
+	if len(functions) == 0 {
+		return thinking
+	}
+	return thinking + `,"tools":[{` + strings.ReplaceAll(strings.Join(functions, "},{"), `"parameters"`, `"input_schema"`) + `}]`
+}
+
+// TestOutputs has outputs that models are known to write, also those for which other servers send an error
+// or nothing. A part is a content block of its own.
+func TestOutputs(t *testing.T) {
 	t.Parallel()
-	testAPI(t).Malformed(t, weatherTool+`,"thinking":{"type":"adaptive"}`, map[string]string{
-		"two reasonings": `reasoning "a" reasoning "b" content "c" stop`,
-		"two answers":    `content "a" content "b" stop`,
-		"reasoning only": `reasoning "a" stop`,
-		"a hidden tool":  `container_exec({"arguments":"ls"}) tool_calls`,
+	testAPI(t).Outputs(t, "messages", functionTools)
+}
+
+// TestRawTexts has texts in place of arguments.
+func TestRawTexts(t *testing.T) {
+	t.Parallel()
+	testAPI(t).RawTexts(t, functionTools)
+}
+
+// TestExcluded has calls of tools that tool_choice excludes.
+func TestExcluded(t *testing.T) {
+	t.Parallel()
+	testAPI(t).Excluded(t, map[string]string{
+		"a tool": functionTools([]string{apitest.WeatherTool, `"name":"g","input_schema":{"type":"object"}`}) + `,"tool_choice":{"type":"tool","name":"g"}`,
 	})
 }
 

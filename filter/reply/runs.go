@@ -45,7 +45,7 @@ type runs struct {
 // called takes a call of the model that the filter makes.
 func (rs *runs) called(m *Machine, p *Part) {
 	m.current.runs++
-	run := m.o.Run(p, m.Refuse(p.Call))
+	run := m.o.Run(p, m.Refuse())
 
 	// The result has its place behind the call at once: results come in any order, and the
 	// model may write more parts before them.
@@ -62,8 +62,8 @@ func (rs *runs) called(m *Machine, p *Part) {
 
 // Refuse counts a call that the filter is to make. It returns the result of one that
 // breaks a bound, and is not made; nil: it may be made.
-func (m *Machine) Refuse(call *turn.CalledTool) *tools.Result {
-	return m.runs.usage.Refuse(call, m.o.MaxRuns, len(m.runs.pending))
+func (m *Machine) Refuse() *tools.Result {
+	return m.runs.usage.Refuse(m.o.MaxRuns, len(m.runs.pending))
 }
 
 // Start adds a run to those of a stage; see [Machine.Runs].

@@ -108,13 +108,35 @@ func TestLetters(t *testing.T) {
 		func(name string) string { return `,"tool_choice":{"type":"function","name":"` + name + `"}` })
 }
 
-// TestMalformed has outputs for which other servers send an error or nothing.
-func TestMalformed(t *testing.T) {
+// functionTools are the members of a request with functions.
+func functionTools(functions []string) string {
+	if len(functions) == 0 {
+		return ""
+	}
+	return `,"tools":[{"type":"function",` + strings.Join(functions, `},{"type":"function",`) + `}]`
+}
+
+// TestOutputs has outputs that models are known to write, also those for which other servers send an error
+// or nothing.
+func TestOutputs(t *testing.T) {
 	t.Parallel()
-	testAPI.Malformed(t, weatherTool, map[string]string{
-		"two reasonings": `reasoning "a" reasoning "b" content "c" stop`,
-		"two answers":    `content "a" content "b" stop`,
-		"reasoning only": `reasoning "a" stop`,
+	testAPI.Outputs(t, "responses", functionTools)
+}
+
+// TestRawTexts has texts in place of arguments.
+func TestRawTexts(t *testing.T) {
+	t.Parallel()
+	testAPI.RawTexts(t, functionTools)
+}
+
+// TestExcluded has calls of tools that tool_choice excludes.
+func TestExcluded(t *testing.T) {
+	t.Parallel()
+	both := functionTools([]string{apitest.WeatherTool, `"name":"g"`})
+	testAPI.Excluded(t, map[string]string{
+		"a function":             both + `,"tool_choice":{"type":"function","name":"g"}`,
+		"allowed tools":          both + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"g"}]}`,
+		"allowed tools required": both + `,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"g"}]}`,
 	})
 }
 

@@ -548,9 +548,12 @@ func TestRefusedCallIsNotMade(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)
 	choice := docsTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"docs","name":"search"}]}`
-	got := l.play(t, `{"model":"m","input":"hi",`+choice+`}`, ` to=docs.delete-all<|channel|>commentary json<|message|>{}<|call|><|start|>assistant<|channel|>final<|message|>and…`)
-	if kinds(got) != "mcp_list_tools, mcp_call failed, message incomplete" || len(l.jobs) != 1 {
-		t.Errorf("the output is %s, the jobs %v", kinds(got), l.jobs)
+	for _, end := range []string{"{}<|call|>", "{}<|call|><|start|>assistant<|channel|>final<|message|>and…", "{…"} {
+		l.jobs = nil
+		_, err := l.try(t, `{"model":"m","input":"hi",`+choice+`}`, ` to=docs.delete-all<|channel|>commentary json<|message|>`+end)
+		if err == nil || err.Code != "constraint_not_kept" || len(l.jobs) > 1 {
+			t.Errorf("%s: %v, the jobs %v", end, err, l.jobs)
+		}
 	}
 }
 

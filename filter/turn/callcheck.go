@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -29,9 +28,11 @@ type callCheck struct {
 	rc    *RequestContext
 
 	state callState
-	// Of a call that is held back: its tool, and its arguments so far.
-	called ToolName
-	text   []byte
+	// Of a call that is held back: its tool, the content type of its header, and its arguments so
+	// far.
+	called      ToolName
+	contentType string
+	text        []byte
 	// None are asked for again any more.
 	enough bool
 }
@@ -52,7 +53,7 @@ func (c *callCheck) begin(h *harmony.Header) {
 
 	// What is not repaired need not be JSON, or follows a grammar.
 	if c.tools.repairs(c.rc.Model, t) {
-		c.state, c.called, c.text = callHeld, t, c.text[:0]
+		c.state, c.called, c.contentType, c.text = callHeld, t, typeOf(h, t), c.text[:0]
 	}
 }
 
@@ -70,7 +71,7 @@ func (c *callCheck) passes() bool {
 		return true
 	}
 
-	repairer := arguments.New(c.tools.texts[c.called])
+	repairer := c.tools.repairer(c.called, c.contentType)
 	text := slices.Clone(repairer.Push(c.text))
 	rest, _, valid := repairer.End()
 	if text = append(text, rest...); len(text) == 0 {

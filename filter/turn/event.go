@@ -42,8 +42,6 @@ type CalledTool struct {
 	Name string
 	// The tool is one of [Input].Builtins.
 	Builtin bool
-	// The request does not let the model call the tool.
-	Refused bool
 }
 
 // IsCode reports whether the call's text is code and not JSON, because the tool is

@@ -130,7 +130,7 @@ func (r *Reader) settle(end harmony.Token) {
 	case held.parallel && (held.sure || end == harmony.TokenCall) && r.settleParallel(held.text):
 		return
 	case held.sure, end == harmony.TokenCall:
-		r.beginCall(held.unknown, unknown)
+		r.beginCall(held.unknown, unknown, "")
 	case held.header != nil:
 		r.repaired(repairRecipient)
 		if held.header.Unmarked {
@@ -191,7 +191,11 @@ func (r *Reader) settleParallel(text []byte) bool {
 			r.part = part{counted: counted}
 		}
 		r.part.settled = true
-		r.beginCall(calls[i].tool, respelled)
+		r.beginCall(calls[i].tool, respelled, typeJSON)
+		// One that is excluded ends the choice.
+		if r.ending.stopped {
+			break
+		}
 		r.text([]byte(calls[i].arguments))
 	}
 	return true

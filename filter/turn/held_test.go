@@ -2,6 +2,7 @@ package turn
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,5 +123,29 @@ func TestHeldIsCounted(t *testing.T) {
 	_, r := play(t, prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")}), "<|channel|>commentary to=multi_tool_use.parallel<|message|>"+text+"<|call|>", engine.FinishStop)
 	if got, want := r.Counts().Call, len(harmony.AppendEncode(nil, text)); got != want || r.Calls() != 2 || r.Finish() != FinishCalls {
 		t.Errorf("%d tokens of calls, want %d; %d calls, finish %s", got, want, r.Calls(), r.Finish())
+	}
+}
+
+// Several calls in one end at the first that the choice of tools excludes: nothing of it and of those after
+// it is emitted.
+func TestParallelExcluded(t *testing.T) {
+	t.Parallel()
+	const output = `<|channel|>commentary to=multi_tool_use.parallel json<|message|>{"tool_uses":[` +
+		`{"recipient_name":"functions.f","parameters":{"a":1}},{"recipient_name":"functions.g","parameters":{"b":2}},` +
+		`{"recipient_name":"functions.f","parameters":{"c":3}}]}<|call|>`
+	rc, _ := newContext()
+	in := Input{Items: []Item{userHi}, Tools: functions("f", "g"), Choice: Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}}
+	var lines []string
+	r := prepare(t, rc, &in).NewReader(func(e Event) {
+		if e.Call != nil {
+			lines = append(lines, e.Call.Name+string(e.Text))
+		}
+	})
+	_, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, output), Finish: engine.FinishStop})
+	if err == nil || err.Code != codeViolation || r.Finish() != FinishError {
+		t.Errorf("%v, ended by %s", err, r.Finish())
+	}
+	if want := []string{"f", `f{"a":1}`, "f"}; !slices.Equal(lines, want) {
+		t.Errorf("%q, want %q", lines, want)
 	}
 }

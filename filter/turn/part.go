@@ -98,16 +98,16 @@ func (r *Reader) beginPart(header *harmony.Header) {
 	// No tool is offered, and the reply has another turn in which the model is told.
 	case r.toolless():
 		recipient, _ := writtenRecipient(header)
-		r.beginCall(ToolName{Name: unknownName(recipient)}, unknown)
+		r.beginCall(ToolName{Name: unknownName(recipient)}, unknown, header.ContentType)
 	case found == unknown && isParallel(header.Recipient):
 		r.hold(&heldPart{header: header, unknown: called, parallel: true, sure: true})
 	default:
-		r.beginCall(called, found)
+		r.beginCall(called, found, typeOf(header, called))
 	}
 }
 
-// beginCall begins a part that is a call.
-func (r *Reader) beginCall(called ToolName, found address) {
+// beginCall begins a part that is a call. Its content type is as in the header.
+func (r *Reader) beginCall(called ToolName, found address, contentType string) {
 	switch found {
 	case respelled:
 		r.repaired(repairRecipient)
@@ -116,17 +116,23 @@ func (r *Reader) beginCall(called ToolName, found address) {
 	}
 
 	r.part.kind = Call
+
+	// The name alone breaks the choice of tools: neither a stream nor an object has anything of
+	// such a call, and the output that the client waits for cannot come any more.
+	if allowed := r.turn.verifier.allowed; allowed != nil && !allowed[called] {
+		r.part.withheld = true
+		r.verified.violated, r.ending.stopped = true, true
+		return
+	}
+
 	call := &CalledTool{
 		Index: len(r.calls), ID: r.newCallID(called, found),
 		Namespace: called.Namespace, Name: called.Name, Builtin: called.Builtin,
 	}
 	r.part.call = call
 
-	if allowed := r.turn.verifier.allowed; allowed != nil {
-		call.Refused = !allowed[called]
-	}
 	if r.turn.tools.repairs(r.turn.rc.Model, called) {
-		r.part.repairer = arguments.New(r.turn.tools.texts[called])
+		r.part.repairer = r.turn.tools.repairer(called, contentType)
 	}
 
 	r.calls = append(r.calls, call)

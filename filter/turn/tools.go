@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -39,7 +40,7 @@ type toolset struct {
 	joined *joinedSet
 
 	// How arguments are read: the only parameter of tools that take one, a string.
-	texts map[ToolName]string
+	texts map[ToolName]textParameter
 	// See [Input].AsIs.
 	asIs map[ToolName]bool
 	// See [Input].Withdrawn.
@@ -132,6 +133,49 @@ func (s *toolset) repairs(m *Model, name ToolName) bool {
 	return !name.isCode() && name.Namespace != "" && !s.asIs[name] && !s.enforced[name] && !s.strict[name]
 }
 
+// textParameter is the only parameter of a tool, a string of any text.
+type textParameter struct {
+	name string
+	// A call may leave it out.
+	optional bool
+}
+
+// repairer returns the repairer of a call of a tool. A header that does not say that the arguments
+// are JSON may have the only parameter's text behind it: gpt-oss calls python with code, and
+// browser.search with JSON, both under "code".
+func (s *toolset) repairer(called ToolName, contentType string) *arguments.Repairer {
+	only := s.texts[called]
+	if only.name == "" || isJSONType(contentType) {
+		return arguments.New(only.name)
+	}
+	return arguments.NewText(only.name, only.optional)
+}
+
+// typeJSON is the content type of arguments that are JSON, as a tolerant parser reads it.
+const typeJSON = "json"
+
+// isJSONType reports whether a content type is that of JSON. A strict parser has the control
+// token in it.
+func isJSONType(contentType string) bool {
+	return contentType == harmony.ContentTypeJSON || strings.EqualFold(contentType, typeJSON)
+}
+
+// typeOf returns the content type of a call, which a model may write at the end of the
+// recipient: functions.searchjson.
+func typeOf(header *harmony.Header, called ToolName) string {
+	if header.ContentType != "" {
+		return header.ContentType
+	}
+	if endsWithJSON(header.Recipient) && !endsWithJSON(called.Name) {
+		return typeJSON
+	}
+	return ""
+}
+
+func endsWithJSON(name string) bool {
+	return strings.HasSuffix(fold(clip(name, maxRecipient)), typeJSON)
+}
+
 // maxTextSchema bounds the schemas in which a tool's only parameter is looked for.
 const maxTextSchema = 4 << 10
 
@@ -188,9 +232,9 @@ func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 		return
 	}
 	if s.texts == nil {
-		s.texts = map[ToolName]string{}
+		s.texts = map[ToolName]textParameter{}
 	}
-	s.texts[t] = strings.Clone(only)
+	s.texts[t] = textParameter{name: strings.Clone(only), optional: required == 0}
 }
 
 // addBuiltins adds the tools of the system message. Their namespaces are names of

@@ -262,7 +262,7 @@ type verification struct {
 	text []byte
 	// Of parts that have ended, for the check that the choice is read for.
 	checked []checkedText
-	// By a part that has ended.
+	// By a part that has ended, or by the name of a call.
 	violated bool
 }
 
@@ -286,8 +286,7 @@ func (r *Reader) verifyPart() {
 
 	started := r.part.state != partUnseen
 	switch {
-	case r.part.kind == Call && rules.allowed != nil && r.part.call != nil && !rules.allowed[called],
-		r.part.kind == Answer && rules.required && rules.alone && started:
+	case r.part.kind == Answer && rules.required && rules.alone && started:
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
 	case r.check != nil:

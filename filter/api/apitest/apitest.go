@@ -7,7 +7,7 @@
 //
 //	func TestGolden(t *testing.T)      { testAPI.Golden(t) }
 //	func TestAnyChunking(t *testing.T) { testAPI.AnyChunking(t, apitest.Chunking{…}) }
-//	func TestMalformed(t *testing.T)   { testAPI.Malformed(t, tools, nil) }
+//	func TestOutputs(t *testing.T)     { testAPI.Outputs(t, "chat", functions) }
 //	func FuzzMessages(f *testing.F)    { testAPI.Fuzz(f, output, body) }
 //	func BenchmarkStream(b *testing.B) { testAPI.BenchmarkStream(b, apitest.Stream{…}) }
 package apitest
@@ -36,7 +36,7 @@ type API struct {
 	// whole object, and one for a stream that has everything that the object has.
 	Whole, Streamed []any
 	// Mode is the mode of the replies in [API.Golden], [API.AnyChunking],
-	// [API.Malformed] and [API.Fuzz].
+	// [API.Outputs] and [API.Fuzz].
 	Mode api.Mode
 	// Read checks the reply to a request, and returns what a client has of it: equal
 	// values for an object and for the stream of the same output.

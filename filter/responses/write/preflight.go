@@ -156,7 +156,7 @@ func (p *preflight) approvedRun(i int) *reply.Run {
 	}
 
 	// Every call counts, also one whose outcome is known.
-	if refused := e.reply.Refuse(it.Call); job.known == nil {
+	if refused := e.reply.Refuse(); job.known == nil {
 		job.known = refused
 	}
 
