@@ -155,7 +155,7 @@ var grpcNames = map[string]map[string]string{
 // Model information that the services return for the simulated engine.
 var grpcModels = map[string]map[string]any{
 	"vllm-grpc":   {"served_model_name": "openai/gpt-oss-20b", "max_context_length": 131072.},
-	"sglang-grpc": {"served_model_name": "openai/gpt-oss-20b", "max_context_length": 131072.},
+	"sglang-grpc": {"served_model_name": "openai/gpt-oss-20b", "max_req_input_len": 131072.},
 	"trtllm-grpc": {"model_id": "openai/gpt-oss-20b", "max_seq_len": 131072.},
 }
 

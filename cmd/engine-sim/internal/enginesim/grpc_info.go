@@ -80,6 +80,8 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 
 	integer(f.generation, 1)
 	length := uint64(s.options.ContextLength) //nolint:gosec // a length
+	// SGLang says the size of its KV cache where the context length is expected, and its own
+	// bound of a prompt beside it.
 	if f.input > 0 {
 		integer(f.context, 8*length)
 		integer(f.input, length)
