@@ -38,11 +38,11 @@ func finalReply(t *testing.T, d *stack.Dataplane, sent string) *http.Response {
 	}
 }
 
-// A body whose length says that it is too large is refused before it comes: no byte of it is
-// sent here. Where there may be an upstream for other models, the first bytes have to say that
+// A body whose length says that it is more than twice too large is refused before it comes: no byte
+// of it is sent here. Where there may be an upstream for other models, the first bytes have to say that
 // it is not for one of them.
 func TestDeclaredLength(t *testing.T) {
-	const length = "host: x\r\ncontent-type: application/json\r\ncontent-length: 2000000\r\n"
+	const length = "host: x\r\ncontent-type: application/json\r\ncontent-length: 4000000\r\n"
 	limited := func(upstream bool) func(*config.Config) {
 		return func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 1<<20, upstream }
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// planted are words that records are searched for: credentials, which no record may
-// have, and what clients, models and tools have written, which a redacted one may not.
+// planted are words that records are searched for: credentials and names of users, which no record
+// may have, and what clients, models and tools have written, which a redacted one may not.
 type planted struct{ secrets, contents []string }
 
 func (p *planted) secret(what string) string {
@@ -123,7 +123,7 @@ func TestRecordsHaveNoSecrets(t *testing.T) {
 				p.content("tool"), p.content("toolDescription"), p.content("parameter"), p.content("enum"))
 			ask("/v1/chat/completions?trace="+p.secret("trace")+"&sig="+p.secret("query"), fmt.Sprintf(
 				`{"model":%q,"messages":[{"role":"system","content":%q},{"role":"user","name":%q,"content":%q}],"tools":[{"type":"function","function":{%s}}],"user":%q,"stop":[%q],"metadata":{%q:%q},"prompt_cache_key":%q}`,
-				stack.VLLMModel, p.content("system"), p.content("name"), "SAY "+p.content("said"), function, p.content("user"), p.content("stop"), p.content("metadataKey"), p.content("metadata"), p.content("cacheKey")))
+				stack.VLLMModel, p.content("system"), p.content("name"), "SAY "+p.content("said"), function, p.secret("user"), p.content("stop"), p.content("metadataKey"), p.content("metadata"), p.content("cacheKey")))
 
 			for _, stream := range []bool{false, true} {
 				ask("/v1/responses", fmt.Sprintf(
@@ -134,7 +134,7 @@ func TestRecordsHaveNoSecrets(t *testing.T) {
 			ask("/v1/responses", fmt.Sprintf(`{"model":%q,"input":%q,"tools":[%s]}`, stack.VLLMModel, "NOTHINK\nCALL docs.whoami {}", stack.DocsTool))
 			ask("/v1/messages", fmt.Sprintf(
 				`{"model":%q,"max_tokens":1000,"system":%q,"messages":[{"role":"user","content":%q}],"metadata":{"user_id":%q},"mcp_servers":[{"type":"url","name":"docs","url":%q,"authorization_token":%q}]}`,
-				stack.VLLMModel, p.content("messagesSystem"), "SAY "+p.content("messages"), p.content("messagesUser"), own, p.secret("messagesToken")))
+				stack.VLLMModel, p.content("messagesSystem"), "SAY "+p.content("messages"), p.secret("messagesUser"), own, p.secret("messagesToken")))
 			ask("/v1/responses/render", fmt.Sprintf(`{"model":%q,"input":%q}`, stack.VLLMModel, p.content("rendered")))
 
 			records := read()

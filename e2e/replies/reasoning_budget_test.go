@@ -25,7 +25,7 @@ const (
 var budgeted = map[string]string{
 	"/v1/chat/completions": `"thinking_token_budget":20,"messages":[{"role":"user","content":%q}]`,
 	"/v1/responses":        `"reasoning":{"max_tokens":20},"input":%q`,
-	"/v1/messages":         `"max_tokens":1000,"thinking":{"type":"adaptive","budget_tokens":20},"messages":[{"role":"user","content":%q}]`,
+	"/v1/messages":         `"max_tokens":1000,"thinking":{"type":"adaptive"},"thinking_token_budget":20,"messages":[{"role":"user","content":%q}]`,
 }
 
 // askText posts a request, and returns the whole reply.

@@ -276,6 +276,9 @@ func checkCallIDs(t testing.TB, url string) {
 	// id where no engine has begun it, and the parts of one call share its id.
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
+
+	// Tests that ask the engine themselves send no id: it has made one.
+	ids = slices.DeleteFunc(ids, func(id string) bool { return strings.HasPrefix(id, "sim-") })
 	for i := 1; i < len(ids); i++ {
 		if strings.HasPrefix(ids[i], ids[i-1]) {
 			t.Errorf("a call has the id %s, which begins with that of another: %s", ids[i], ids[i-1])

@@ -45,12 +45,13 @@ func says(v gjson.Result) bool {
 }
 
 // ReadUnknownPart reads a content part of a type that is not known. A part is content in any case.
-// known says which types are.
+// known says which types are. Without a type nothing says that its text is meant for the model.
 func ReadUnknownPart(v jsontext.Field, known string) (string, *apierror.Error) {
-	if text := v.Get("text"); text.Type == gjson.String {
+	kind := v.Get("type").Str
+	if text := v.Get("text"); text.Type == gjson.String && kind != "" {
 		return text.Str, nil
 	}
 	return "", apierror.Invalid(v.Path+".type",
 		"Content parts of the type %q cannot be read here. Send %s, or a part with a text.",
-		jsontext.Clip(v.Get("type").Str), known)
+		jsontext.Clip(kind), known)
 }
