@@ -30,6 +30,8 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 		return v.SetInteger(&d.maxCompletionTokens, 1, math.MaxInt32)
 	}},
 	"prompt_cache_key": {Read: (*decoder).readCacheKey},
+	// OpenCode's spelling with setCacheKey, which the AI SDK passes on to OpenAI-compatible services.
+	"promptCacheKey": {Read: (*decoder).readCacheKey},
 
 	"reasoning_effort": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
 	"reasoning": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {

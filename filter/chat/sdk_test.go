@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
@@ -35,4 +36,23 @@ func TestVocabulary(t *testing.T) {
 func TestUnknownParts(t *testing.T) {
 	t.Parallel()
 	testAPI.HandlesUnknown(t, `{"model":"m","messages":[{"role":"user","content":[%s]}]}`, "messages[0].content[0]", "")
+}
+
+// TestAISDK shows that options are accepted as the AI SDK sends them to OpenAI-compatible services: in
+// its own spelling, beside the API's in versions before 1.0.22, and OpenCode's key of a session.
+func TestAISDK(t *testing.T) {
+	t.Parallel()
+	both := testAPI.MustDecode(t, ask(`,"reasoningEffort":"low","reasoning_effort":"low"`))
+	if !slices.Contains(both.Ignored(), "reasoningEffort") {
+		t.Errorf("ignored: %v", both.Ignored())
+	}
+
+	var affinities []string
+	for _, name := range []string{"prompt_cache_key", "promptCacheKey"} {
+		r := testAPI.MustDecode(t, ask(`,"`+name+`":"ses_1"`))
+		affinities = append(affinities, r.Affinity().Session)
+	}
+	if affinities[0] == "" || affinities[0] != affinities[1] {
+		t.Errorf("sessions: %q", affinities)
+	}
 }

@@ -120,7 +120,8 @@ func (s *memoryShare) take(n int64) *apierror.Error {
 	// The victims are told without the lock: what they do returns memory.
 	given, err := s.takeLocked(n)
 	for _, p := range given {
-		if p.victim.phase == shareKept {
+		// Not its phase: the victim may be changing that.
+		if p.victim.forget != nil {
 			p.victim.forget(p.bytes)
 		} else {
 			p.victim.drop(p.victim.closed)

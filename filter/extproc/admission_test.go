@@ -3,6 +3,7 @@ package extproc
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -479,4 +480,24 @@ func TestLargestBodyFits(t *testing.T) {
 			s.next()
 		}
 	})
+}
+
+// TestRoomIsMadeWhileTheBodyEnds shows that a request may go on while it makes room for another one. The
+// race detector looks.
+func TestRoomIsMadeWhileTheBodyEnds(t *testing.T) {
+	t.Parallel()
+	b := newTestBudget(t)
+	for range 100 {
+		victim := b.open("", func(*apierror.Error) {})
+		if err := victim.arrive(100 * mib); err != nil {
+			t.Fatal(err)
+		}
+		other := b.open("", func(*apierror.Error) {})
+		var beside sync.WaitGroup
+		beside.Go(func() { _ = other.take(mib * 60) })
+		_ = victim.complete()
+		beside.Wait()
+		victim.close()
+		other.close()
+	}
 }

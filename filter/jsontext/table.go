@@ -3,6 +3,7 @@ package jsontext
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -85,15 +86,37 @@ func (t Table[D]) decode(
 // the table's, such as maxTokens, is refused where the table's would change the answer: other
 // services and SDKs spell them so, and the client believes that it counts.
 func (t Table[D]) DecodeRequest(d D, object Field, ignored *Ignored) *apierror.Error {
-	return t.decode(d, object, ignored, t.otherSpelling)
+	own := sync.OnceValue(func() map[string]string { return t.values(object) })
+	return t.decode(d, object, ignored, func(key string, v Field, ignored *Ignored) *apierror.Error {
+		return t.otherSpelling(key, v, own, ignored)
+	})
 }
 
-// otherSpelling handles a field that the table does not have.
-func (t Table[D]) otherSpelling(key string, v Field, ignored *Ignored) *apierror.Error {
+// values returns the values of the fields of an object that the table has, by name.
+func (t Table[D]) values(object Field) map[string]string {
+	values := map[string]string{}
+	each(object.Result, func(key string, v gjson.Result) bool {
+		if _, known := t[key]; known {
+			values[key] = v.Raw
+		}
+		return true
+	})
+	return values
+}
+
+// otherSpelling handles a field that the table does not have. own are the values of those that it has.
+func (t Table[D]) otherSpelling(
+	key string, v Field, own func() map[string]string, ignored *Ignored,
+) *apierror.Error {
 	name := snakeCase(key)
 	row, known := t[name]
 	switch {
 	case known && row.Read != nil:
+		// Older versions of the AI SDK send options of OpenAI-compatible services in both spellings.
+		if own()[name] == v.Raw {
+			ignored.Add(v.Path)
+			return nil
+		}
 		return apierror.Invalid(v.Path, "%s is no field of this API. Use %s.", v.Path, name)
 	case known && row.Refused != "" && !asksNothing(v.Result, row.Unless):
 		return apierror.Invalid(v.Path, "%s", row.Refused)

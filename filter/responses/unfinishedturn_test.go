@@ -575,3 +575,37 @@ func TestCarrierIsReplayed(t *testing.T) {
 		t.Errorf("the output is %s", got)
 	}
 }
+
+// grownMemory has a long text under every name, and counts the bytes that were read.
+type grownMemory struct {
+	turn.Memory
+
+	text string
+	read int
+}
+
+func (m *grownMemory) Texts(_ context.Context, _ string, names []string) (map[string]string, error) {
+	texts := map[string]string{}
+	for _, name := range names {
+		texts[name] = m.text
+		m.read += len(m.text)
+	}
+	return texts, nil
+}
+
+// TestKeptResultsAreBounded shows that a request that names many calls does not read all that is kept of
+// them before it is refused.
+func TestKeptResultsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newKeeper(t, keepings[0], hostedKinds[0].tool)
+	memory := &grownMemory{Memory: c.rc.Memory, text: `{"output":"` + strings.Repeat("x", 1<<20) + `"}`}
+	c.rc.Memory, c.rc.Limits.Bytes = memory, 4<<20
+	for i := range 256 {
+		c.say(fmt.Sprintf(`{"type":"web_search_call","id":"ws_%d","status":"completed"}`, i))
+	}
+
+	_, err := c.api.decode([]byte(c.body(false)), c.rc)
+	if most := 32 << 20; err == nil || err.Status != 400 || memory.read == 0 || memory.read > most {
+		t.Errorf("%d bytes were read, at most %d may be: %v", memory.read, most, err)
+	}
+}

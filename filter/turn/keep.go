@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
 // How long a request waits for the store before it goes on without the texts
@@ -78,30 +80,43 @@ func (rc *RequestContext) KeepResults(results map[string]string) *Keep {
 	return keep
 }
 
-// KeptResults returns what is kept of these calls, by their ids. It takes at most a second.
-func (rc *RequestContext) KeptResults(ctx context.Context, calls []string) (map[string]string, error) {
-	if rc.Memory == nil || len(calls) == 0 {
-		return map[string]string{}, nil
+// resultsTogether is how many results are read together. Each has at most [maxKept], of no account of
+// the request's memory until it is taken.
+const resultsTogether = 16
+
+// KeptResults calls take with what is kept of these calls, by their ids, some after the others. It takes
+// at most a second, and goes on without what the store does not return by then. The error is that of
+// take.
+func (rc *RequestContext) KeptResults(
+	ctx context.Context, calls []string, take func(call, result string) *apierror.Error,
+) *apierror.Error {
+	if rc.Memory == nil {
+		return nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	names := make([]string, len(calls))
-	for i, id := range calls {
-		names[i] = resultKey(id)
-	}
-	texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
-	if err != nil {
-		return nil, fmt.Errorf("read the results of tool calls: %w", err)
-	}
+	for together := range slices.Chunk(calls, resultsTogether) {
+		names := make([]string, len(together))
+		for i, id := range together {
+			names[i] = resultKey(id)
+		}
+		texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
+		if err != nil {
+			return nil
+		}
 
-	results := make(map[string]string, len(texts))
-	for i, id := range calls {
-		if text, ok := texts[names[i]]; ok {
-			results[id] = text
+		for i, id := range together {
+			text, ok := texts[names[i]]
+			if !ok {
+				continue
+			}
+			if err := take(id, text); err != nil {
+				return err
+			}
 		}
 	}
-	return results, nil
+	return nil
 }
 
 func callIDs(calls []*CalledTool) []string {

@@ -263,6 +263,7 @@ const maxKeptViews = 1024
 func (f *stepFinder) takeKept(ctx context.Context) *apierror.Error {
 	var lost []*element
 	var calls []string
+	named := map[string]*element{}
 	for i := range f.open {
 		e := &f.open[i]
 		if _, ok := f.found.views[e.index]; ok || e.role != ofHosted || e.cut {
@@ -270,22 +271,26 @@ func (f *stepFinder) takeKept(ctx context.Context) *apierror.Error {
 		}
 		lost = append(lost, e)
 		if f.named[e.id] == e {
-			calls = append(calls, item.HostedCallID(e.id))
+			call := item.HostedCallID(e.id)
+			calls, named[call] = append(calls, call), e
 		}
 	}
 
 	// As of reasoning, the prompt goes on without what the store does not return now.
 	r := f.items
-	kept, _ := r.rc.KeptResults(ctx, calls[max(0, len(calls)-maxKeptViews):])
+	err := r.rc.KeptResults(ctx, calls[max(0, len(calls)-maxKeptViews):], func(call, view string) *apierror.Error {
+		if err := r.bringIn("input", len(view)); err != nil {
+			return err
+		}
+		f.found.views[named[call].index] = gjson.Parse(view)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
 	for _, e := range lost {
-		view := kept[item.HostedCallID(e.id)]
-		switch {
-		case view != "" && f.named[e.id] == e:
-			if err := r.bringIn("input", len(view)); err != nil {
-				return err
-			}
-			f.found.views[e.index] = gjson.Parse(view)
-		case hostedItems[e.kind]:
+		if _, ok := f.found.views[e.index]; !ok && hostedItems[e.kind] {
 			r.ignore(e.kind)
 		}
 	}
