@@ -3,7 +3,6 @@ package jsontext
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -86,9 +85,14 @@ func (t Table[D]) decode(
 // the table's, such as maxTokens, is refused where the table's would change the answer: other
 // services and SDKs spell them so, and the client believes that it counts.
 func (t Table[D]) DecodeRequest(d D, object Field, ignored *Ignored) *apierror.Error {
-	own := sync.OnceValue(func() map[string]string { return t.values(object) })
+	// Made for the first field that needs it: nearly no request has one.
+	var own map[string]string
 	return t.decode(d, object, ignored, func(key string, v Field, ignored *Ignored) *apierror.Error {
-		return t.otherSpelling(key, v, own, ignored)
+		name := snakeCase(key)
+		if row, known := t[name]; known && row.Read != nil && own == nil {
+			own = t.values(object)
+		}
+		return t.otherSpelling(name, v, own, ignored)
 	})
 }
 
@@ -104,16 +108,14 @@ func (t Table[D]) values(object Field) map[string]string {
 	return values
 }
 
-// otherSpelling handles a field that the table does not have. own are the values of those that it has.
-func (t Table[D]) otherSpelling(
-	key string, v Field, own func() map[string]string, ignored *Ignored,
-) *apierror.Error {
-	name := snakeCase(key)
+// otherSpelling handles a field that the table has in the spelling name, if at all. own are the values
+// of the fields in the table's spelling.
+func (t Table[D]) otherSpelling(name string, v Field, own map[string]string, ignored *Ignored) *apierror.Error {
 	row, known := t[name]
 	switch {
 	case known && row.Read != nil:
 		// Older versions of the AI SDK send options of OpenAI-compatible services in both spellings.
-		if own()[name] == v.Raw {
+		if own[name] == v.Raw {
 			ignored.Add(v.Path)
 			return nil
 		}
