@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +93,31 @@ func TestSmallFramesWait(t *testing.T) {
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %d were read, and the end is %v", name, client.given, err)
 		}
+	}
+}
+
+// The frames of every connection are counted: each ping that is answered has been compared with the time.
+func TestPingsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	var asked atomic.Int64
+	s.o.Now = func() time.Time {
+		asked.Add(1)
+		return time.Now()
+	}
+
+	c := s.dial(t)
+	// Answers are read.
+	c.CloseRead(t.Context())
+	const pings = frameBurst / 2
+	before := asked.Load()
+	for range pings {
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asked.Load() - before; n < pings {
+		t.Errorf("%d of %d pings were counted", n, pings)
 	}
 }
 
