@@ -1,11 +1,7 @@
 package replies
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,13 +13,7 @@ import (
 // TestReasoningEventsByKey shows that two clients of one gateway get the names of events that each
 // knows, over both transports.
 func TestReasoningEventsByKey(t *testing.T) {
-	sum := sha256.Sum256([]byte("open"))
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "responses: {reasoning_events_for: [{key: " + hex.EncodeToString(sum[:]) + ", events: reasoning}]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := startSockets(t, "--config", file)
+	s := startSockets(t, "--config", openReasoning(t))
 
 	const body = `"model":"gpt-oss-20b","input":"THINK why.\nSAY hello."`
 	for key, want := range map[string]string{"open": "response.reasoning.delta", "openai": "response.reasoning_text.delta"} {

@@ -2,8 +2,12 @@ package replies
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +21,7 @@ import (
 // schema of responses and events.
 func TestOpenResponses(t *testing.T) {
 	tests := newSuite(t)
-	s := startSockets(t, "--set", "responses.reasoning_events=reasoning")
+	s := startSockets(t, "--config", openReasoning(t))
 	user := func(text string) string { return `{"type":"message","role":"user","content":"` + text + `"}` }
 	assistant := func(members, text string) string {
 		return `{"type":"message","role":"assistant",` + members + `"content":"` + text + `"}`
@@ -100,21 +104,21 @@ func TestOpenResponses(t *testing.T) {
 		}
 	})
 	tests.run(t, "streaming-response", func(t *testing.T) {
-		_, stream := s.d.Respond(t, "gpt-oss-20b", "Count.", `,"stream":true`)
+		_, stream := s.d.Respond(t, "gpt-oss-20b", "Count.", `,"stream":true`, openKey...)
 		r, err := responsestest.Stream([]byte(stream))
 		if err != nil || gjson.GetBytes(r, "status").Str != "completed" || !strings.Contains(stream, "response.reasoning.delta") {
 			t.Errorf("%v, in %s", err, stream)
 		}
 	})
 	tests.run(t, "tool-calling-streaming", func(t *testing.T) {
-		_, stream := s.d.Respond(t, "gpt-oss-20b", "What is the weather like in San Francisco?", `,"stream":true,`+weather)
+		_, stream := s.d.Respond(t, "gpt-oss-20b", "What is the weather like in San Francisco?", `,"stream":true,`+weather, openKey...)
 		r, err := responsestest.Stream([]byte(stream))
 		if err != nil || !gjson.GetBytes(r, `output.#(type=="function_call")`).Exists() {
 			t.Errorf("%v, in %s", err, stream)
 		}
 		for _, event := range []string{
-			"response.output_item.added", "response.function_call_arguments.delta", "response.function_call_arguments.done",
-			"response.output_item.done",
+			"response.reasoning.delta", "response.output_item.added", "response.function_call_arguments.delta",
+			"response.function_call_arguments.done", "response.output_item.done",
 		} {
 			if !strings.Contains(stream, "event: "+event+"\n") {
 				t.Errorf("there is no %s in %s", event, stream)
@@ -141,10 +145,26 @@ func (s *sockets) compact(t *testing.T) string {
 	return strings.Trim(r.Get("output").Raw, "[]")
 }
 
+// openKey is the key of the client that the suite is. It has the names of events that the suite
+// knows, beside clients of OpenAI's SDKs at the same gateway.
+var openKey = []string{"Authorization", "Bearer open"}
+
+// openReasoning returns the path of a configuration for openKey.
+func openReasoning(t *testing.T) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte("open"))
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "responses: {reasoning_events_for: [{key: " + hex.EncodeToString(sum[:]) + ", events: reasoning}]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // The part of the suite that is about WebSockets.
 func TestOpenResponsesWebSocket(t *testing.T) {
 	tests := newSuite(t)
-	s := startSockets(t, "--set", "responses.reasoning_events=reasoning")
+	s := startSockets(t, "--config", openReasoning(t))
 	const text = `"Say hello."`
 	create := func(members, input string) string {
 		return `{"type":"response.create","model":"gpt-oss-20b",` + members + `"input":` + input + `}`
@@ -154,16 +174,16 @@ func TestOpenResponsesWebSocket(t *testing.T) {
 		return c.makes(t, create(`"store":false,`, text)).Get("id").Str
 	}
 
-	tests.run(t, "websocket-response", func(t *testing.T) { s.connect(t).makes(t, create("", text)) })
+	tests.run(t, "websocket-response", func(t *testing.T) { s.connect(t, openKey...).makes(t, create("", text)) })
 	tests.run(t, "websocket-sequential-responses", func(t *testing.T) {
-		c := s.connect(t)
+		c := s.connect(t, openKey...)
 		if a, b := first(t, c), first(t, c); a == b {
 			t.Errorf("both have the id %s", a)
 		}
 	})
 
 	tests.run(t, "websocket-continuation", func(t *testing.T) {
-		c := s.connect(t)
+		c := s.connect(t, openKey...)
 		id := c.makes(t, create(`"store":false,`, `"REMEMBER cobalt\nSAY OK."`)).Get("id").Str
 		r := c.makes(t, create(after(id), `"RECALL"`))
 		if r.Get("previous_response_id").Str != id || !strings.Contains(r.Get("output").Raw, "RECALL:cobalt") {
@@ -171,17 +191,17 @@ func TestOpenResponsesWebSocket(t *testing.T) {
 		}
 	})
 	tests.run(t, "websocket-reconnect-store-false-recovery", func(t *testing.T) {
-		id := first(t, s.connect(t))
-		c := s.connect(t)
+		id := first(t, s.connect(t, openKey...))
+		c := s.connect(t, openKey...)
 		c.fails(t, create(after(id), text), "previous_response_not_found")
 		first(t, c)
 	})
 	tests.run(t, "websocket-previous-response-not-found", func(t *testing.T) {
-		s.connect(t).fails(t, create(after("resp_missing"), text), "previous_response_not_found")
+		s.connect(t, openKey...).fails(t, create(after("resp_missing"), text), "previous_response_not_found")
 	})
 
 	tests.run(t, "websocket-failed-continuation-evicts-cache", func(t *testing.T) {
-		c := s.connect(t)
+		c := s.connect(t, openKey...)
 		for _, wrong := range []string{
 			`[{"type":"function_call_output","call_id":"call_missing","output":"x"}]`, // refused
 			`"SIM status=500"`, `"SIM fault=error@3\nSAY a b c d"`, // fails before its first event, and later
@@ -200,7 +220,7 @@ func TestOpenResponsesWebSocket(t *testing.T) {
 		c.makes(t, create(after(id), text))
 	})
 	tests.run(t, "websocket-compact-new-chain", func(t *testing.T) {
-		c := s.connect(t)
+		c := s.connect(t, openKey...)
 		c.makes(t, create(`"store":false,"tools":[],`, `[`+s.compact(t)+`,{"type":"message","role":"user","content":`+text+`}]`))
 	})
 }
@@ -248,6 +268,9 @@ func (c socket) events(t *testing.T, create string) (r, failed gjson.Result) {
 		fmt.Fprintf(&stream, "event: %s\ndata: %s\n\n", e.Get("type").Str, text)
 	}
 
+	if strings.Contains(stream.String(), "response.reasoning_text") {
+		t.Errorf("%s: events that the suite does not know: %s", create, &stream)
+	}
 	last, err := responsestest.Stream([]byte(stream.String() + "data: [DONE]\n\n"))
 	if err != nil {
 		t.Errorf("%v, in %s", err, &stream)

@@ -418,3 +418,21 @@ func TestUsageIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A grammar that the engine refuses is an error of the field that it comes from.
+func TestRefusedGrammarNamesItsField(t *testing.T) {
+	t.Parallel()
+	for param, fields := range map[string]string{
+		"guided_grammar":             `,"guided_grammar":"root ::= x"`,
+		"structured_outputs.grammar": `,"structured_outputs":{"grammar":"root ::= x"}`,
+		"tools":                      `,"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{}}}}]`,
+	} {
+		r := newTestRun(t, chatRequest(t, fields, false), api.Loop, "sglang")
+		r.Start()
+		const message = "Failed to compile structural_tag grammar: [15:31:44] /cpp/grammar_parser.cc:820: EBNF parser error."
+		r.feed(Answered(http.StatusBadRequest, http.Header{}, nil), bytesOf(`{"error":{"message":"`+message+`"}}`), Ended(nil))
+		if err := r.downstream.err; err == nil || err.Param != param || !strings.HasSuffix(err.Message, ": EBNF parser error.") {
+			t.Errorf("%s: %+v", param, err)
+		}
+	}
+}

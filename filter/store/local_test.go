@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // localRoom counts what is taken, and has so much at most.
@@ -183,6 +184,29 @@ func TestLocalWithdraws(t *testing.T) {
 	l.Withdraw("00")
 	if room.taken != 0 {
 		t.Errorf("%d bytes stay taken", room.taken)
+	}
+}
+
+// What is kept counts as all of its memory: the room that items have beyond their JSON, and what many
+// small ones take beside it.
+func TestLocalCountsItsMemory(t *testing.T) {
+	t.Parallel()
+	r := localResponseOf("a", "")
+	r.Object = append(make([]byte, 0, 1<<10), r.Object...)
+	want := cap(r.Object)
+	for i := range 100 {
+		item := Item{ID: fmt.Sprintf("fc_%040d", i), JSON: append(make([]byte, 0, 100*(i%3)), `{}`...)}
+		r.Input, r.Output = append(r.Input, item), append(r.Output, item)
+		want += 2 * (int(unsafe.Sizeof(item)) + len(item.ID) + cap(item.JSON))
+	}
+
+	room := &localRoom{most: 1 << 20}
+	l := NewLocal(1<<20, room.take)
+	if err := l.put(r); err != nil || room.taken < want {
+		t.Errorf("%d bytes are taken for %d, error %v", room.taken, want, err)
+	}
+	if l.Close(); room.taken != 0 {
+		t.Errorf("%d bytes are not returned", room.taken)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func wideFrame(first byte, size int) []byte {
 	return append(append(b, 0xff, 0xff, 0xff, 0xff), make([]byte, size)...)
 }
 
-// flood is a connection of a client that sends one frame for ever.
+// flood is a connection of a client that sends one frame, as often as nobody waits.
 type flood struct {
 	net.Conn
 	frame []byte
@@ -63,6 +64,9 @@ type flood struct {
 }
 
 func (f *flood) Read(p []byte) (int, error) {
+	if f.given > 100*frameBurst {
+		return 0, io.EOF
+	}
 	n := 0
 	for ; n+len(f.frame) <= len(p); f.given++ {
 		n += copy(p[n:], f.frame)
@@ -86,9 +90,34 @@ func TestSmallFramesWait(t *testing.T) {
 			ended <- err
 		}()
 		time.AfterFunc(10*time.Millisecond, c.cancel)
-		if err := <-ended; !errors.Is(err, net.ErrClosed) || client.given > 100*frameBurst {
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %d were read, and the end is %v", name, client.given, err)
 		}
+	}
+}
+
+// The frames of every connection are counted: each ping that is answered has been compared with the time.
+func TestPingsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, hello)
+	var asked atomic.Int64
+	s.o.Now = func() time.Time {
+		asked.Add(1)
+		return time.Now()
+	}
+
+	c := s.dial(t)
+	// Answers are read.
+	c.CloseRead(t.Context())
+	const pings = frameBurst / 2
+	before := asked.Load()
+	for range pings {
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asked.Load() - before; n < pings {
+		t.Errorf("%d of %d pings were counted", n, pings)
 	}
 }
 
