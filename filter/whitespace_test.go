@@ -92,7 +92,8 @@ var histories = map[string]func(rng *rand.Rand, text func() string) object{
 			case 2:
 				messages = append(messages,
 					object{"role": "assistant", "content": []any{
-						object{"type": "thinking", "thinking": text(), "signature": ""}, object{"type": "text", "text": text()},
+						object{"type": "thinking", "thinking": text(), "signature": ""},
+						object{"type": "text", "text": text()},
 						object{"type": "tool_use", "id": "toolu_c", "name": "read", "input": object{}},
 					}},
 					object{"role": "user", "content": []any{

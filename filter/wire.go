@@ -269,7 +269,8 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 		Now:           s.o.Now,
 		CountDropped:  metrics.CountDropped,
 		Unreached: func(err error) {
-			s.o.Log.WithError(err).Warnf("the store (%s) cannot be reached: the start waits for it for %s", system, openTimeout)
+			s.o.Log.WithError(err).Warnf("the store (%s) cannot be reached: the start waits for it for %s",
+				system, openTimeout)
 		},
 	})
 	if err != nil {

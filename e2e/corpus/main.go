@@ -40,9 +40,7 @@ func run(folders []string) error {
 			return err
 		}
 		before := len(rows)
-		if rows, err = withRecordings(rows, recordings[client]); err != nil {
-			return fmt.Errorf("%s: %w", client, err)
-		}
+		rows = withRecordings(rows, recordings[client])
 		if err := writeRows(requestsFolder, client, rows); err != nil {
 			return err
 		}

@@ -150,8 +150,6 @@ var (
 	schemaMembers = set(`parameters input_schema schema output_schema`)
 	// namedMembers have members whose names are a client's own.
 	namedMembers = set(`properties patternProperties dependentRequired dependentSchemas`)
-	// argumentMembers have arguments of calls.
-	argumentMembers = set(`arguments input action`)
 )
 
 // knownNames are names of members that no product has for itself.

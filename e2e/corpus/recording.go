@@ -77,7 +77,7 @@ func (r recordings) read(file string) error {
 }
 
 // withRecordings adds the shapes that rows do not have.
-func withRecordings(rows []*row, runs [][]*stack.RecordedRequest) ([]*row, error) {
+func withRecordings(rows []*row, runs [][]*stack.RecordedRequest) []*row {
 	c := &collection{rows: rows, byShape: map[string]*row{}}
 	for _, r := range rows {
 		c.next = max(c.next, r.Number)
@@ -93,7 +93,7 @@ func withRecordings(rows []*row, runs [][]*stack.RecordedRequest) ([]*row, error
 	for _, run := range runs {
 		c.add(run)
 	}
-	return c.rows, nil
+	return c.rows
 }
 
 // numbers returns a version in a form that sorts as versions do.

@@ -77,7 +77,10 @@ func (o *output) chat(objects []gjson.Result) {
 	for _, object := range objects {
 		choice := object.Get("choices.#(index==0)")
 		for _, message := range []gjson.Result{choice.Get("message"), choice.Get("delta")} {
-			if reasoning.WriteString(message.Get("reasoning_content").Str); !message.Get("reasoning_content").Exists() {
+			// Both names are of one text.
+			if text := message.Get("reasoning_content"); text.Exists() {
+				reasoning.WriteString(text.Str)
+			} else {
 				reasoning.WriteString(message.Get("reasoning").Str)
 			}
 			content.WriteString(message.Get("content").Str)

@@ -3,6 +3,7 @@ package arguments
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -75,7 +76,8 @@ func (r *Repairer) decideLong() {
 		return
 	}
 
-	object.out = append(r.out, text...)
+	// The object has what this call returns from here on.
+	object.out = slices.Concat(r.out, text)
 	*r = *object
 }
 

@@ -37,7 +37,8 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	// within it.
 	corrects := rc.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue
 	return &Request{
-		turn: t, rc: rc, id: d.input.Engine.ID.Request, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
+		turn: t, rc: rc, id: d.input.Engine.ID.Request, model: d.input.Engine.Model,
+		ignored: d.ignored, options: d.options,
 		maxTokens: d.input.Engine.MaxTokens, corrects: corrects,
 	}, nil
 }

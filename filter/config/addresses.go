@@ -89,7 +89,8 @@ func parseAddress(text string, least uint16) (address, error) {
 	if path, ok := strings.CutPrefix(text, "unix://"); ok {
 		// A relative path would depend on where the process is started, and Envoy is started elsewhere.
 		if !strings.HasPrefix(path, "/") {
-			return address{}, fmt.Errorf("%q: write an absolute path, such as unix:///run/envoy-harmony/filter.sock", text)
+			return address{}, fmt.Errorf(
+				"%q: write an absolute path, such as unix:///run/envoy-harmony/filter.sock", text)
 		}
 		return address{path: filepath.Clean(path)}, nil
 	}

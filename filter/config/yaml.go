@@ -24,7 +24,7 @@ type yamlFault struct {
 }
 
 func (n notYAML) Error() string {
-	var texts []string
+	texts := make([]string, 0, len(n))
 	for _, f := range n {
 		texts = append(texts, f.what)
 	}
@@ -33,7 +33,7 @@ func (n notYAML) Error() string {
 
 // in returns the error for a file.
 func (n notYAML) in(path string) error {
-	var errs []error
+	errs := make([]error, 0, len(n))
 	for _, f := range n {
 		errs = append(errs, fmt.Errorf("configuration %s, line %d: %s", path, f.line, f.what))
 	}
@@ -47,9 +47,10 @@ var (
 
 // yamlFixes say what to change, by a part of what the parser says.
 var yamlFixes = []struct{ said, what string }{
-	{"did not find expected ',' or", "a bracket or brace is opened here and not closed: write the ] or } that is missing"},
-	{"did not find expected node content", "a value is missing behind a bracket, brace or comma: write it, or close the " +
-		"bracket"},
+	{"did not find expected ',' or", "a bracket or brace is opened here and not closed: write the ] or } that is " +
+		"missing"},
+	{"did not find expected node content", "a value is missing behind a bracket, brace or comma: write it, or close " +
+		"the bracket"},
 	{"unexpected end of stream", "a quote is opened here and not closed: write the second one"},
 	{"mapping values are not allowed", "its indentation does not fit: begin it exactly below the key, or the dash, " +
 		"that it stands beside; the line above may lack its colon"},

@@ -321,7 +321,8 @@ func (h *holdings) keeper(party string, own bool) (first *memoryShare) {
 			continue
 		}
 		// The heaviest party comes first, so that nobody pushes out what others keep.
-		if first == nil || h.weight(c) > h.weight(first) || h.weight(c) == h.weight(first) && c.used.Before(first.used) {
+		if first == nil || h.weight(c) > h.weight(first) ||
+			h.weight(c) == h.weight(first) && c.used.Before(first.used) {
 			first = c
 		}
 	}

@@ -309,7 +309,8 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 			return errRequestHeaders
 		}
 	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
-		waits := x.phase == phaseCollect || x.phase == phaseLate || x.phase == phaseInflate || x.phase == phaseHandle || x.phase == phaseRun
+		waits := x.phase == phaseCollect || x.phase == phaseLate || x.phase == phaseInflate ||
+			x.phase == phaseHandle || x.phase == phaseRun
 		if x.upstream == upstreamSilent && waits {
 			return errResponseHeaders
 		}

@@ -22,7 +22,8 @@ func (x *exchange) sendTooLarge(err *apierror.Error, end bool) {
 
 	// A body that comes on demand has not been asked for before its headers are accepted.
 	asked := !r.bodyless && (!r.onDemand || r.demanded)
-	if err.Status != http.StatusRequestEntityTooLarge || end || r.trailers || !asked || r.length > most || r.dropped > most {
+	over := end || r.trailers || !asked
+	if err.Status != http.StatusRequestEntityTooLarge || over || r.length > most || r.dropped > most {
 		x.SendError(err)
 		return
 	}

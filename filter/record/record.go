@@ -224,6 +224,8 @@ type Error struct {
 	Message    string             `json:"message,omitempty"`
 	RetryAfter time.Duration      `json:"retry_after,omitempty"`
 	Overflow   *apierror.Overflow `json:"overflow,omitempty"`
+	// Grammar says that the engine has refused the grammar of the output. Of the cause it is all.
+	Grammar bool `json:"grammar,omitempty"`
 	// Plain is set where the error is none of an API, but a broken connection.
 	Plain string `json:"plain,omitempty"`
 }

@@ -246,9 +246,10 @@ func newError(err error) *Error {
 	if !errors.As(err, &e) {
 		return &Error{Status: http.StatusBadGateway, Plain: "the connection to the engine broke"}
 	}
+	var cause *engine.Cause
 	return &Error{
 		Status: e.Status, Type: e.Type, Code: e.Code, Param: e.Param, Message: e.Message,
-		RetryAfter: e.RetryAfter, Overflow: e.Overflow,
+		RetryAfter: e.RetryAfter, Overflow: e.Overflow, Grammar: errors.As(err, &cause) && cause.Grammar,
 	}
 }
 
@@ -257,10 +258,15 @@ func (e *Error) Err() error {
 	if e.Plain != "" {
 		return errors.New(e.Plain)
 	}
-	return &apierror.Error{
+	err := &apierror.Error{
 		Status: e.Status, Type: e.Type, Code: e.Code, Param: e.Param, Message: e.Message,
 		RetryAfter: e.RetryAfter, Overflow: e.Overflow,
 	}
+	// By it the run knows that the error is of a field of the request.
+	if e.Grammar {
+		err.Cause = &engine.Cause{Grammar: true}
+	}
+	return err
 }
 
 // Set sets what becomes known of the exchange after its tape has begun.

@@ -67,7 +67,8 @@ func Endpoints(o Options) []api.Endpoint {
 					API: "tokenize", Method: http.MethodPost, Pattern: TokenizePath, NoCall: true, Handle: t.tokenize,
 				},
 				api.Endpoint{
-					API: "tokenize", Method: http.MethodPost, Pattern: DetokenizePath, NoCall: true, Handle: t.detokenize,
+					API: "tokenize", Method: http.MethodPost, Pattern: DetokenizePath, NoCall: true,
+					Handle: t.detokenize,
 				},
 			)
 		}

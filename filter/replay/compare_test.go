@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"encoding/base64"
 	"net/http"
 	"strings"
 	"testing"
@@ -39,6 +40,9 @@ func TestCompareErrors(t *testing.T) {
 func TestCompareSealed(t *testing.T) {
 	t.Parallel()
 	sealed := "Ah" + strings.Repeat("k3-_", 40)
+	stored := func(item string) string {
+		return `["a",{"JSON":"` + base64.StdEncoding.EncodeToString([]byte(item)) + `"}]`
+	}
 	for _, c := range []struct {
 		name, was, is string
 		differ        bool
@@ -46,6 +50,8 @@ func TestCompareSealed(t *testing.T) {
 		{"another seal", `{"encrypted_content":"` + sealed + `"}`, `{"encrypted_content":"Av` + strings.Repeat("u_8p", 40) + `"}`, false},
 		{"another seal of steps", `{"encrypted_content":"steps.` + sealed + `"}`, `{"encrypted_content":"steps.Av` + strings.Repeat("u_8p", 40) + `"}`, false},
 		{"a seal of a longer text", `{"encrypted_content":"` + sealed + `"}`, `{"encrypted_content":"` + sealed + `kkkk"}`, true},
+		{"a stored seal", stored(`{"encrypted_content":"` + sealed + `"}`), stored(`{"encrypted_content":"Av` + strings.Repeat("u_8p", 40) + `"}`), false},
+		{"another stored text", stored(`{"text":"a","encrypted_content":"` + sealed + `"}`), stored(`{"text":"b","encrypted_content":"` + sealed + `"}`), true},
 		{"a model's own data", `{"data":"` + strings.Repeat("word", 12) + `"}`, `{"data":"` + strings.Repeat("diff", 12) + `"}`, true},
 	} {
 		if _, differ := firstDifference([]byte(c.was), []byte(c.is)); differ != c.differ {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -375,10 +376,22 @@ func errorText(err error) string {
 // sealed are texts that are encrypted with random bytes, as package seal has them: base64url
 // that begins with the version, of a salt, a sum and the text. Other texts have these names
 // too, and are compared.
-var sealed = regexp.MustCompile(`(\\*"(?:encrypted_content|signature|data)\\*":\\*"(?:steps\.)?)(A[g-v][A-Za-z0-9_\-]{96,})`)
+var sealed = regexp.MustCompile(
+	`(\\*"(?:encrypted_content|signature|data)\\*":\\*"(?:steps\.)?)(A[g-v][A-Za-z0-9_\-]{96,})`)
+
+// storedBytes are the items of accesses to the store: bytes, as JSON has them.
+var storedBytes = regexp.MustCompile(`"[A-Za-z0-9+/]{128,}={0,2}"`)
 
 // unsealed is p without what encryption makes random. The length of what is sealed stays.
 func unsealed(p []byte) []byte {
+	p = storedBytes.ReplaceAllFunc(p, func(text []byte) []byte {
+		decoded, err := base64.StdEncoding.AppendDecode(nil, bytes.Trim(text, `"`))
+		if err != nil || !sealed.Match(decoded) {
+			return text
+		}
+		return unsealed(decoded)
+	})
+
 	var out []byte
 	at := 0
 	for _, m := range sealed.FindAllSubmatchIndex(p, -1) {

@@ -48,7 +48,8 @@ func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 	s := &SQL{dialect: postgresDialect(), read: db, write: db, responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
 	if err := awaitPostgres(ctx, db, o.Unreached); err != nil {
 		return nil, errors.Join(fmt.Errorf(
-			"postgres: connect to %s: check the address, the user and that the server runs: %w", config.Host, err), db.Close())
+			"postgres: connect to %s: check the address, the user and that the server runs: %w", config.Host, err,
+		), db.Close())
 	}
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())

@@ -150,9 +150,10 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 
 	answered := kept.answered()
 	next := &Prefix{
-		settled:      before.settled + len(settled),
-		exact:        rc.Model.History == HistoryExact,
-		marked:       before.marked || slices.ContainsFunc(settled, isMarked) || slices.ContainsFunc(answered, isWritten),
+		settled: before.settled + len(settled),
+		exact:   rc.Model.History == HistoryExact,
+		marked: before.marked || slices.ContainsFunc(settled, isMarked) ||
+			slices.ContainsFunc(answered, isWritten),
 		reasoned:     before.reasonedWith(&kept, settled),
 		first:        before.first,
 		start:        before.start.with(settled),
@@ -175,7 +176,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	next.joined = joinedIn(before.joined, settled)
 	var begin opening
 	if before.settled == 0 {
-		begin, settled = cutOpening(settled)
+		begin, _ = cutOpening(settled)
 		_, kept.items = cutOpening(kept.items)
 		_, answered = cutOpening(answered)
 		begin.instructions = strings.Clone(begin.instructions)
@@ -224,8 +225,8 @@ func (p *Prefix) choicesBefore(choices []keptChoice, items []Item) []keptChoice 
 		all[i].at = max(all[i].at, p.renewed.Load())
 	}
 	if anyAnswer(items) {
-		over := slices.DeleteFunc(all[:len(p.choices)], func(c keptChoice) bool { return !c.lasts() })
-		all = append(over, choices...)
+		lasting := slices.DeleteFunc(all[:len(p.choices)], func(c keptChoice) bool { return !c.lasts() })
+		all = slices.Concat(lasting, choices)
 	}
 	// As many as are read without a prefix.
 	return all[max(0, len(all)-maxKeptSteps):]

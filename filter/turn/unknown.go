@@ -17,8 +17,8 @@ import (
 // carriers are the members in which such an object has content.
 var carriers = []string{
 	"arguments", "audio", "content", "data", "encrypted_content", "file", "file_data", "file_id", "file_url", "image",
-	"image_url", "input", "input_audio", "output", "result", "results", "source", "summary", "text", "thinking", "video",
-	"video_url",
+	"image_url", "input", "input_audio", "output", "result", "results", "source", "summary", "text", "thinking",
+	"video", "video_url",
 }
 
 // CheckUnread returns the error for an item or a block of a type that is not known, in which no

@@ -30,7 +30,8 @@ var vocabulary = []struct {
 		`max_completion_tokens max_decode_tokens max_gen_len max_gen_toks max_generated_tokens max_length
 			max_new_tokens max_out_len max_output_tokens max_response_output_tokens max_response_tokens
 			max_token_count max_tokens max_tokens_to_sample n_predict num_predict num_tokens tokens_to_generate`,
-		func(o Own) string { return o.Limit }, []string{"-1"},
+		func(o Own) string { return o.Limit },
+		[]string{"-1"},
 	},
 	{
 		`antiprompt custom_stopping_strings end_sequences stop stop_list stop_sequence stop_sequences stop_str
@@ -39,7 +40,8 @@ var vocabulary = []struct {
 	},
 	{
 		`best_of candidate_count n n_cmpl num_generations num_return_sequences`,
-		func(o Own) string { return o.Answers }, []string{"1"},
+		func(o Own) string { return o.Answers },
+		[]string{"1"},
 	},
 	{
 		`developer instructions preamble system system_instruction system_message system_prompt`,
@@ -49,7 +51,8 @@ var vocabulary = []struct {
 	{`effort thinking_level`, func(o Own) string { return o.Effort }, nil},
 	{
 		`json_mode response_mime_type response_schema`,
-		func(o Own) string { return o.Format }, []string{"false", `"text/plain"`},
+		func(o Own) string { return o.Format },
+		[]string{"false", `"text/plain"`},
 	},
 }
 

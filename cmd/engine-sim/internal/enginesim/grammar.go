@@ -96,7 +96,9 @@ func readGrammar(tag string) (*grammar, *apiError) {
 // that follows another element in a sequence.
 func (g *grammar) check() *apiError {
 	invalid := badRequest("", "Invalid structural tag specification.")
-	broken := &apiError{status: http.StatusInternalServerError, message: "Internal server error", kind: "InternalServerError"}
+	broken := &apiError{
+		status: http.StatusInternalServerError, message: "Internal server error", kind: "InternalServerError",
+	}
 
 	parts := g.Elements
 	switch g.Type {

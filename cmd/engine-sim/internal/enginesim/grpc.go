@@ -140,7 +140,8 @@ var sglangGRPC = grpcAPI{
 	},
 	readLogprobs: params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
 	info: infoFields{
-		id: []protowire.Number{1, 6}, generation: 3, context: 7, input: 14, vocabulary: 8, kind: 10, stops: 11, architectures: 15,
+		id: []protowire.Number{1, 6}, generation: 3, context: 7, input: 14, vocabulary: 8, kind: 10, stops: 11,
+		architectures: 15,
 	},
 	repeats: true, abortable: true,
 }
@@ -188,7 +189,9 @@ func (a grpcAPI) parse(body []byte) (map[string]json.RawMessage, *apiError) {
 	// the filter.
 	if len(body) < framePrefix || body[0] != 0 ||
 		uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-framePrefix) {
-		return nil, &apiError{status: http.StatusInternalServerError, message: "the request is not a single gRPC message"}
+		return nil, &apiError{
+			status: http.StatusInternalServerError, message: "the request is not a single gRPC message",
+		}
 	}
 
 	p := map[string]json.RawMessage{}

@@ -39,7 +39,9 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 
 	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
-		return req, &apiError{status: http.StatusBadRequest, message: "Prompt contains invalid tokens", kind: "invalid_request_error"}
+		return req, &apiError{
+			status: http.StatusBadRequest, message: "Prompt contains invalid tokens", kind: "invalid_request_error",
+		}
 	}
 
 	limit := s.options.ContextLength

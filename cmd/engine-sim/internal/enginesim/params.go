@@ -89,7 +89,9 @@ func pydantic(found []finding) *apiError {
 		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': 'body.%s', 'msg': '%s', 'input': '%s'}",
 			f.kind, f.where, f.what, f.input)
 	}
-	return &apiError{status: http.StatusBadRequest, message: b.String(), kind: "Bad Request", param: "body." + found[0].where}
+	return &apiError{
+		status: http.StatusBadRequest, message: b.String(), kind: "Bad Request", param: "body." + found[0].where,
+	}
 }
 
 func badJSON() *apiError {

@@ -74,7 +74,9 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 
 // refusal is an error of the request in the words of SGLang.
 func refusal(format string, args ...any) *apiError {
-	return &apiError{status: http.StatusBadRequest, message: fmt.Sprintf(format, args...), kind: "invalid_request_error"}
+	return &apiError{
+		status: http.StatusBadRequest, message: fmt.Sprintf(format, args...), kind: "invalid_request_error",
+	}
 }
 
 // writeError answers a streaming request with an error in the stream, like SGLang

@@ -496,7 +496,7 @@ func TestDuplicateID(t *testing.T) {
 	second, _ := open(t, url, "sglang", "SAY x")
 	want := `data: {"error":{"message":"Duplicate request ID detected: 5feceb66-1-chatcmpl-1","type":"invalid_request_error","code":400,"retryable":false}}` +
 		"\n\ndata: [DONE]\n\n"
-	if got := readAll(t, second); second.StatusCode != 200 || got != want {
+	if got := readAll(t, second); second.StatusCode != http.StatusOK || got != want {
 		t.Errorf("status %d: %s", second.StatusCode, got)
 	}
 	if got := decode(t, "sglang", ask(""), []byte(readAll(t, first)), nil, 100); got.Err != nil || got.Finishes[0] != engine.FinishAbort {

@@ -79,7 +79,9 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 }
 
 func unknownModel(model string) *apiError {
-	return &apiError{status: http.StatusNotFound, message: "The model `" + model + "` does not exist.", kind: "NotFoundError", param: "model"}
+	return &apiError{
+		status: http.StatusNotFound, message: "The model `" + model + "` does not exist.", kind: "NotFoundError", param: "model",
+	}
 }
 
 func promptTooLong(limit, size int) *apiError {
