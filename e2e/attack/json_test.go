@@ -143,8 +143,9 @@ func jsonArea() area {
 // tokenizerArea has long texts of each kind that the tokenizer splits in another way.
 func tokenizerArea() area {
 	const size = 30 << 20
+	// White space alone would be no message of the prompt.
 	fill := func(piece string) func() string {
-		return func() string { return `"` + strings.Repeat(piece, size/len(piece)) + `"` }
+		return func() string { return `"x` + strings.Repeat(piece, size/len(piece)) + `"` }
 	}
 
 	var all []attack

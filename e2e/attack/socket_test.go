@@ -280,10 +280,17 @@ func frameAttacks() (all []attack) {
 		}))
 	}
 
-	return append(all,
-		socketAttack("a message in fragments of a byte", "200", func(a *attempt) {
+	// Small frames are read no faster than 1,000 a second, and a message has its time.
+	for name, f := range map[string]struct {
+		size int
+		want string
+	}{
+		"a message in fragments of a byte":       {500, "200"},
+		"a large message in fragments of a byte": {50_000, "closed"},
+	} {
+		all = append(all, socketAttack(name, f.want, func(a *attempt) {
 			s := a.open("attacker")
-			event, first := create(jsonText(strings.Repeat("x", 50_000)+"\nNOTHINK\nSAY hi"), ""), byte(opText)
+			event, first := create(jsonText(strings.Repeat("x", f.size)+"\nNOTHINK\nSAY hi"), ""), byte(opText)
 			frames := make([]byte, 0, 8*len(event))
 			for i := range len(event) {
 				frames = append(frames, clientFrame(first, event[i:i+1])...)
@@ -291,7 +298,10 @@ func frameAttacks() (all []attack) {
 			}
 			_, _ = s.Write(append(frames, clientFrame(last|opContinue, "")...))
 			a.check(s.answer())
-		}),
+		}))
+	}
+
+	return append(all,
 		socketAttack("fragments without end", "1009", func(a *attempt) {
 			s := a.open("attacker")
 			go func() {
