@@ -195,14 +195,14 @@ func (s *socket) asked(event string) answerOf {
 // answer is the end of the next response, or the next error, as an answer over HTTP.
 func (s *socket) answer() answerOf {
 	e, err := s.until("response.completed", "response.incomplete", "response.cancelled",
-		"response.steer.failed", "response.steer.accepted", "response.steer.pending")
+		"response.cancel.failed", "response.steer.failed", "response.steer.accepted", "response.steer.pending")
 	r := answerOf{status: http.StatusOK, text: e.Raw, header: http.Header{}}
 	switch kind := e.Get("type").Str; {
 	case err != nil:
 		r.status, r.text = 0, err.Error()
 	case kind == "error":
 		r.status = int(e.Get("status").Int())
-	case kind == "response.steer.failed":
+	case kind == "response.cancel.failed", kind == "response.steer.failed":
 		r.status = http.StatusBadRequest
 	case kind == "response.failed":
 		r.status = http.StatusInternalServerError
