@@ -89,7 +89,7 @@ func value(text string) string {
 	case email.MatchString(text):
 		return "name@example.com"
 	case filePath.MatchString(text):
-		return "/work/" + word(text) + path.Ext(text)
+		return "/code/" + word(text) + path.Ext(text)
 	case uuid.MatchString(text):
 		return uuid.ReplaceAllStringFunc(text, func(id string) string {
 			return "00000000-0000-4000-8000-" + hashed(id, 12)

@@ -45,7 +45,7 @@ func TestNeutralBody(t *testing.T) {
 	// The name of an argument is that of its property, and the text of the arguments stays as it is written.
 	name := object.Get("tools.0.function.parameters.required.0").Str
 	arguments := object.Get("messages.2.tool_calls.0.function.arguments").Str
-	if !object.Get("tools.0.function.parameters.properties."+name).Exists() || !strings.HasPrefix(arguments, `{"path": "/work/`) ||
+	if !object.Get("tools.0.function.parameters.properties."+name).Exists() || !strings.HasPrefix(arguments, `{"path": "/code/`) ||
 		!strings.HasSuffix(arguments, `.pem","`+name+`":1.0}`) {
 		t.Errorf("the argument is %s: %s", name, arguments)
 	}
