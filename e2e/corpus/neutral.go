@@ -78,12 +78,15 @@ const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QD
 // value returns what stands for a string, whose member is a name and no free text.
 func value(text string) string {
 	switch {
+	// What the neutral corpus has already stays as it is.
 	case reference.MatchString(text) && strings.HasPrefix(text, "@"):
 		return text
 	case dataURL.MatchString(text):
 		return dataURL.FindString(text) + pixel
 	case text == pixel || dateLike.MatchString(text):
 		return text
+
+	// What could name a machine, a person or a request.
 	case strings.Contains(text, "://"):
 		return address(text)
 	case email.MatchString(text):
@@ -96,6 +99,7 @@ func value(text string) string {
 		})
 	case isID(text):
 		return fakeID(text)
+
 	case identifier.MatchString(text):
 		return text
 	}

@@ -115,11 +115,13 @@ func (o *output) responses(objects []gjson.Result) {
 	if response := last.Get("response"); response.IsObject() {
 		last = response
 	}
+
 	for _, item := range last.Get("output").Array() {
 		name := item.Get("name").Str
 		if space := item.Get("namespace").Str; space != "" {
 			name = space + "." + name
 		}
+
 		switch item.Get("type").Str {
 		case "reasoning":
 			o.think(item.Get("content.0.text").Str + item.Get("summary.0.text").Str)

@@ -98,6 +98,7 @@ func (s *shape) text(at place, text string) string {
 	if member == "[]" {
 		member = at.last(1)
 	}
+
 	switch {
 	case enumMembers[member] || strings.HasPrefix(member, "enable_"):
 		return text
@@ -112,6 +113,8 @@ func (s *shape) text(at place, text string) string {
 	case strings.HasPrefix(text, "{") && gjson.Valid(text):
 		return "JSON"
 	}
+
+	// Ids are all of one shape, but for what they are of.
 	if match := reference.FindStringSubmatch(text); match != nil {
 		return "given " + match[2]
 	}
