@@ -32,11 +32,11 @@ func listenFault(key, address string, err error) error {
 	_, port, _ := net.SplitHostPort(address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s: another process listens at %s: stop it (ss -ltnp names it), or set %[1]s to another port",
-			key, address)
+		return fmt.Errorf("%s: another process listens at %s: "+
+			"stop it (ss -ltnp names it), or set %[1]s to another port", key, address)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s: this machine has no address %s: set %[1]s to one of its own, or to 0.0.0.0:%[3]s for all",
-			key, address, port)
+		return fmt.Errorf("%s: this machine has no address %s: "+
+			"set %[1]s to one of its own, or to 0.0.0.0:%[3]s for all", key, address, port)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("%s: this user may not listen at %s: set %[1]s to a port from 1024 on", key, address)
 	}

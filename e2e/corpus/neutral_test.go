@@ -99,9 +99,9 @@ func TestRowsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	tools := `[{"name":"` + strings.Repeat("x", sharedBytes) + `"}]`
 	folder := t.TempDir()
-	var rows []*row
-	for i := range 3 {
-		rows = append(rows, &row{Number: i + 1, Method: "POST", Path: "/v1/messages", Body: json.RawMessage(`{"tools":` + tools + `,"n":1.0}`)})
+	rows := make([]*row, 3)
+	for i := range rows {
+		rows[i] = &row{Number: i + 1, Method: "POST", Path: "/v1/messages", Body: json.RawMessage(`{"tools":` + tools + `,"n":1.0}`)}
 	}
 	if err := writeRows(folder, "sdk", rows); err != nil {
 		t.Fatal(err)

@@ -47,12 +47,12 @@ func TestAISDK(t *testing.T) {
 		t.Errorf("ignored: %v", both.Ignored())
 	}
 
-	var affinities []string
-	for _, name := range []string{"prompt_cache_key", "promptCacheKey"} {
+	session := func(name string) string {
 		r := testAPI.MustDecode(t, ask(`,"`+name+`":"ses_1"`))
-		affinities = append(affinities, r.Affinity().Session)
+		return r.Affinity().Session
 	}
-	if affinities[0] == "" || affinities[0] != affinities[1] {
-		t.Errorf("sessions: %q", affinities)
+	ours, camel := session("prompt_cache_key"), session("promptCacheKey")
+	if ours == "" || ours != camel {
+		t.Errorf("sessions: %q, %q", ours, camel)
 	}
 }

@@ -64,8 +64,9 @@ var yamlFixes = []struct{ said, what string }{
 
 // explainYAML makes an error of what the parser says of a text.
 func explainYAML(text []byte, err error) notYAML {
-	var faults notYAML
-	for _, twice := range yamlTwice.FindAllStringSubmatch(err.Error(), -1) {
+	repeated := yamlTwice.FindAllStringSubmatch(err.Error(), -1)
+	faults := make(notYAML, 0, len(repeated))
+	for _, twice := range repeated {
 		line, _ := strconv.Atoi(twice[1])
 		faults = append(faults, yamlFault{line, "the key " + twice[2] + " is there twice: delete one of the two"})
 	}

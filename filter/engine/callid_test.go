@@ -10,7 +10,7 @@ import (
 // TestCallIDs shows that no id begins with that of another call, whatever ids clients choose.
 func TestCallIDs(t *testing.T) {
 	t.Parallel()
-	var ids []string
+	ids := make([]string, 0, 1440)
 	for _, unique := range []string{"00000000", "00000001"} {
 		for number := range 120 {
 			for _, request := range []string{"", "1", "-1", "0-chatcmpl-1", "chatcmpl-1", "00000001-1-chatcmpl-1"} {

@@ -87,7 +87,8 @@ func TestAnswersDropReasoningAlone(t *testing.T) {
 // TestFinishedStepsAreBounded shows that of a long conversation the last steps alone are read.
 func TestFinishedStepsAreBounded(t *testing.T) {
 	t.Parallel()
-	items := []Item{userHi}
+	items := make([]Item, 0, 1+4*(3*maxKeptSteps))
+	items = append(items, userHi)
 	for i := range 3 * maxKeptSteps {
 		id := "call_" + strconv.Itoa(i)
 		items = append(items, Item{Kind: Call, CallID: id, Name: "f"}, Item{Kind: Result, CallID: id}, Item{Kind: Answer, Text: "a"}, userHi)
@@ -201,10 +202,7 @@ func TestReasoningOnce(t *testing.T) {
 		rc, _ := newContext()
 		rc.Model = &Model{History: []string{HistoryExact, HistoryCanonical}[rng.IntN(2)]}
 		n := 2 + rng.IntN(3)
-		var output []string
-		for range n {
-			output = append(output, "<|channel|>commentary to=functions.f json<|message|>{}")
-		}
+		output := slices.Repeat([]string{"<|channel|>commentary to=functions.f json<|message|>{}"}, n)
 		in := Input{Items: []Item{userHi}, Tools: functions("f")}
 		readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil,
 			"<|channel|>analysis<|message|>the thought<|end|><|start|>assistant"+strings.Join(output, "<|end|><|start|>assistant")+"<|call|>"), engine.FinishStop)

@@ -32,7 +32,8 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 		return nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(err)
 	}
 
-	w := jsontext.Writer(dst).Open().Text("object", object).Text("request_id", renderedID(request.ID)).Text("model", model)
+	w := jsontext.Writer(dst).Open().Text("object", object)
+	w = w.Text("request_id", renderedID(request.ID)).Text("model", model)
 	w = w.Int("token_count", int64(len(request.Prompt))).Int("context_length", int64(t.rc.ContextLength()))
 	w = w.Key("token_ids").OpenList()
 	for _, id := range request.Prompt {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,19 +20,19 @@ func TestFrameCounter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	sizes := []int{0, 1, 125, 126, smallFrame - 1, smallFrame, 1 << 16, 1<<16 + 7}
 	for range 50 {
-		var stream []byte
+		frames := make([][]byte, 20)
 		want := 0
-		for range 20 {
+		for i := range frames {
 			size := sizes[random.IntN(len(sizes))]
 			if size < smallFrame {
 				want++
 			}
-			stream = append(stream, wideFrame(byte(random.IntN(256)), size)...)
+			frames[i] = wideFrame(byte(random.IntN(256)), size)
 		}
 
 		var counter frameCounter
 		got := 0
-		for rest := stream; len(rest) > 0; {
+		for rest := slices.Concat(frames...); len(rest) > 0; {
 			n := min(len(rest), 1+random.IntN(9_000))
 			got += counter.feed(rest[:n])
 			rest = rest[n:]

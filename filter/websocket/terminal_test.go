@@ -110,16 +110,16 @@ func tryLanes(t *testing.T, c client, random *rand.Rand, tooLarge bool) {
 	t.Helper()
 	kinds := slices.Sorted(maps.Keys(requests))
 	sent := map[string][]string{} // what is to come, by lane
-	var all []string              // kinds, by number
+	all := make([]string, 30)     // kinds, by number
 	waiting := 0
-	for i := range 30 {
+	for i := range all {
 		lane, kind := string(rune('a'+random.IntN(3))), kinds[random.IntN(len(kinds))]
 		r := requests[kind]
 		if r.event == "" {
 			r.event = `{"type":"response.create","stream_id":"%s","model":"%s","input":"x"}`
 		}
 		c.send(fmt.Sprintf(r.event, lane, fmt.Sprintf("%s/%d", kind, i)))
-		all, sent[lane] = append(all, kind), append(sent[lane], r.want)
+		all[i], sent[lane] = kind, append(sent[lane], r.want)
 		waiting += len(strings.Fields(r.want)) - strings.Count(r.want, "created")
 	}
 	// What is no JSON has no lane.

@@ -80,7 +80,10 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 
 func unknownModel(model string) *apiError {
 	return &apiError{
-		status: http.StatusNotFound, message: "The model `" + model + "` does not exist.", kind: "NotFoundError", param: "model",
+		status:  http.StatusNotFound,
+		message: "The model `" + model + "` does not exist.",
+		kind:    "NotFoundError",
+		param:   "model",
 	}
 }
 
