@@ -171,7 +171,8 @@ func pins() []pinned {
 
 		{
 			kubernetesKind, "Kubernetes", "Makefile",
-			pin{goRegistry, "k8s.io/kubernetes", `(?m)^KUBERNETES_VERSION := (\S+)`}, in("one node", "test-cluster"),
+			pin{goRegistry, "k8s.io/kubernetes", `(?m)^KUBERNETES_VERSION := (\S+)`},
+			in("one node", "test-cluster"),
 		},
 		{
 			kubernetesKind, "Kubernetes, its schemas", "e2e/charts/render_test.go",
