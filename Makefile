@@ -108,6 +108,10 @@ clean: ## remove everything that make has built and downloaded
 support: ## write docs/support.md from the records of what was run with this code
 	go run ./docs/support write
 
+.PHONY: outdated
+outdated: ## print what the registries have that is newer than the versions of docs/support.md (a minute)
+	@PYTHON=$(PYTHON) go run ./docs/support outdated
+
 .PHONY: image
 image: ## build the images IMAGE and SIM_IMAGE for PLATFORMS with docker, podman or buildah
 	@cd tools/release && go run . image -version $(VERSION) -platforms $(PLATFORMS) -image $(IMAGE) -out $(CURDIR)/bin/image

