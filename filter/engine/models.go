@@ -33,7 +33,7 @@ type modelInfo struct {
 	// cache, and max_req_input_len what it takes.
 	context, input protowire.Number // 0: no such field
 	// The length that the service reports as the context length where it knows none: TensorRT-LLM's
-	// max_input_len, which is 1,024 unless it is configured, and bounds nothing.
+	// max_input_len, which is 1,024 unless it is configured, whatever the model.
 	substitute protowire.Number // 0: no such field
 }
 
