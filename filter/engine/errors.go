@@ -159,6 +159,11 @@ func clientError(f failure) *apierror.Error {
 		return apierror.New(http.StatusServiceUnavailable, "", "",
 			"No engine is available at the moment. Try again later.")
 	}
+
+	// TensorRT-LLM's executor checks the length, and all that it refuses is INTERNAL.
+	if f.status == http.StatusInternalServerError && tooLongForTRTLLM.MatchString(f.message) {
+		return contextLengthExceeded(f.message)
+	}
 	return badGateway("The engine failed to answer this request.")
 }
 
@@ -180,7 +185,8 @@ func badGateway(message string) *apierror.Error {
 func invalidRequest(f failure) *apierror.Error {
 	// Clients shorten a conversation that is too long, and do not send it again as it is: this
 	// comes before any other reading. llama.cpp says it by the type, others by their words.
-	if f.kind == "exceed_context_size_error" || tooLong.MatchString(f.message) {
+	if f.kind == "exceed_context_size_error" || tooLong.MatchString(f.message) ||
+		tooLongForTRTLLM.MatchString(f.message) {
 		return contextLengthExceeded(f.message)
 	}
 	if f.status == http.StatusRequestEntityTooLarge {
@@ -213,10 +219,14 @@ var (
 		`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
 			`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|` +
 			`maximum context length|greater than max_model_len`)
-	limitNumber  = regexp.MustCompile(`(?i)(?:context|model|allowed|sequence)[ _](?:len(?:gth)?|size)\D{0,12}?(\d+)`)
+	tooLongForTRTLLM = regexp.MustCompile(
+		`should not exceed max_(num_tokens|seq_len)|default_max_tokens.*must be greater than 0`)
+	limitNumber = regexp.MustCompile(
+		`(?i)(?:context|model|allowed|sequence)[ _](?:len(?:gth)?|size)\D{0,12}?(\d+)|` +
+			`max_(?:num_tokens|seq_len) \((\d+)\)`)
 	promptNumber = regexp.MustCompile(
 		`(?i)(?:contains|has|input(?: length)?|prompt|request) \(?(?:at least )?(?:length )?(\d+)|` +
-			`(\d+) (?:tokens from|in) the (?:input )?messages`)
+			`(\d+) (?:tokens from|in) the (?:input )?messages|prompt[ _]len(?:gth)?\W{1,3}(\d+)`)
 	totalNumber = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)
 )
 

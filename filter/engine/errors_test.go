@@ -137,6 +137,18 @@ var readErrorCases = []struct {
 		apierror.Error{Status: 400, Param: "top_logprobs", Message: "The engine refused top_logprobs."},
 	},
 	{
+		"TensorRT-LLM: too long", 400, errorObject("The sum of prompt length (72417), query length (0) should not exceed max_num_tokens (69632)"),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 69632 tokens. However, your messages resulted in 72417 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 72417, Max: 69632}},
+	},
+	{
+		"TensorRT-LLM: too long with output", 400, errorObject("The sum of prompt length (4000) and query length (0) max_tokens (2048) should not exceed max_seq_len (4096)"),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, your messages resulted in 4000 tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion. (context_length_exceeded: prompt is too long)"},
+	},
+	{
+		"TensorRT-LLM: too long for its executor", 500, errorObject("`default_max_tokens` (-152) must be greater than 0, `default_max_tokens` (-152) = max_seq_len (8192) - `splited_prompt_len` (8344) - `query_token_len` (0)"),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 8192 tokens. However, your messages resulted in 8344 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 8344, Max: 8192}},
+	},
+	{
 		"too long without numbers", 400, errorObject("The request exceeds the model's context length."),
 		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "Your messages are longer than the model's maximum context length. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)"},
 	},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -72,7 +73,9 @@ func (d *grpcDialect) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 
 func (d *grpcDialect) NewDecoder(r *Request) Decoder {
 	p := newProgress(r)
-	return &grpcDecoder{dialect: d, progress: p, seen: make([]int, len(p.finished))}
+	return &grpcDecoder{
+		dialect: d, progress: p, seen: make([]int, len(p.finished)), limit: r.MaxTokens, stops: stopTokens(r),
+	}
 }
 
 // ReadError translates a reply that may not come from a gRPC server, such as a
@@ -91,8 +94,10 @@ type grpcDecoder struct {
 	dialect *grpcDialect
 	progress
 	frames    frames
-	seen      []int // number of ids decoded, by choice
-	usageSent bool  // a chunk with the usage has been returned
+	seen      []int           // number of ids decoded, by choice
+	limit     int             // most tokens of a choice
+	stops     []harmony.Token // that end a choice
+	usageSent bool            // a chunk with the usage has been returned
 	usage     Usage
 }
 
@@ -227,7 +232,7 @@ func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *a
 	if m.complete {
 		// A Complete repeats ids: those before have been returned already.
 		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):]
-		if c.Finish, err = grpcFinish(m.finish); err != nil {
+		if c.Finish, err = d.readFinish(m); err != nil {
 			return chunks, err
 		}
 		d.finish(m.index)
@@ -244,6 +249,16 @@ func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *a
 		c.Usage = &d.usage
 	}
 	return appendChunk(chunks, &c), nil
+}
+
+// readFinish returns why a choice has ended. TensorRT-LLM says it of the choice that ends
+// last only. The others were cut if they are as long as the request allows.
+func (d *grpcDecoder) readFinish(m *grpcMessage) (Finish, *apierror.Error) {
+	n := len(m.ids)
+	if len(m.finish) == 0 && d.limit > 0 && n >= d.limit && !slices.Contains(d.stops, m.ids[n-1]) {
+		return FinishLength, nil
+	}
+	return grpcFinish(m.finish)
 }
 
 // grpcFinish parses a finish_reason: "stop", "stop_word", "length", "abort" and

@@ -69,6 +69,29 @@ func TestGRPCFinish(t *testing.T) {
 	}
 }
 
+// TensorRT-LLM has a finish reason for the choice that ends last only. The others were cut
+// if they have as many tokens as the request allows, and do not end with a stop token.
+func TestGRPCFinishUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		ids  []harmony.Token
+		want Finish
+	}{
+		"cut":                   {[]harmony.Token{1, 2, 3}, FinishLength},
+		"stopped":               {[]harmony.Token{1, 200012}, FinishStop},
+		"stopped at the limit":  {[]harmony.Token{1, 2, 200002}, FinishStop},
+		"stopped by the user's": {[]harmony.Token{1, 2, 7}, FinishStop},
+		"stop token left out":   {[]harmony.Token{1, 2}, FinishStop},
+		"nothing":               {nil, FinishStop},
+	} {
+		d := trtllmGRPC.NewDecoder(&Request{N: 2, MaxTokens: 3, StopTokens: []harmony.Token{7}})
+		body := slices.Concat(trtllmGRPC.chunkFrame(0, c.ids...), trtllmGRPC.completeFrame(0, "", c.ids...))
+		chunks, err := d.Feed(body, nil)
+		if err != nil || len(chunks) == 0 || chunks[len(chunks)-1].Finish != c.want {
+			t.Errorf("%s: %v, %v", name, chunks, err)
+		}
+	}
+}
+
 // TestGRPCUnpacked decodes a repeated field of ids that is not packed.
 func TestGRPCUnpacked(t *testing.T) {
 	var m message

@@ -32,6 +32,9 @@ type modelInfo struct {
 	// Lengths, of which the smallest counts: SGLang's max_context_length is the size of its
 	// cache, and max_req_input_len what it takes.
 	context, input protowire.Number // 0: no such field
+	// The length that the service reports as the context length where it knows none: TensorRT-LLM's
+	// max_input_len, which is 1,024 unless it is configured, whatever the model.
+	substitute protowire.Number // 0: no such field
 }
 
 func (d *grpcDialect) EncodeModelInfo() *HTTPRequest {
@@ -52,6 +55,7 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	}
 
 	var path string
+	var substitute uint64
 	ok = readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		switch {
 		case kind == protowire.VarintType && (number == d.info.context || number == d.info.input):
@@ -60,6 +64,8 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 			if v > 0 && v <= maxContext && (m.ContextLength == 0 || int(v) < m.ContextLength) {
 				m.ContextLength = int(v)
 			}
+		case kind == protowire.VarintType && number == d.info.substitute:
+			substitute, _ = protowire.ConsumeVarint(value)
 		case kind != protowire.BytesType:
 		case number == d.info.id:
 			m.ID, _ = protowire.ConsumeString(value)
@@ -71,6 +77,9 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 
 	if m.ID == "" {
 		m.ID = path
+	}
+	if substitute == uint64(m.ContextLength) { //nolint:gosec // not negative
+		m.ContextLength = 0
 	}
 	if !ok || m.ID == "" {
 		return Model{}, notProtobuf()

@@ -61,6 +61,24 @@ func TestSmallestLength(t *testing.T) {
 	}
 }
 
+// TensorRT-LLM reports its longest input where it does not know the context length: 1,024 unless
+// it is configured, whatever the model.
+func TestSubstitutedLength(t *testing.T) {
+	for _, c := range []struct {
+		input, context int64
+		want           int
+	}{{1024, 8192, 8192}, {1024, 1024, 0}, {0, 8192, 8192}, {0, 0, 0}} {
+		var m message
+		m.text(1, "gpt-oss")
+		m.integer(2, c.input)
+		m.integer(3, c.context)
+		got, err := trtllmGRPC.ReadModelInfo(frame(m.b), func(string) string { return "0" })
+		if err != nil || got.ContextLength != c.want {
+			t.Errorf("of %d and %d the context length is %d: %v", c.input, c.context, got.ContextLength, err)
+		}
+	}
+}
+
 func FuzzModelInfo(f *testing.F) {
 	f.Add(frame([]byte("\x0a\x01x\x18\x05")))
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -19,7 +19,7 @@ var trtllmGRPC = &grpcDialect{
 	readLogprobs: (*logprobs).readRow,
 	chunk:        replyMessage{field: 2, ids: 1, index: 2, cached: 5, logprobs: 6},
 	complete:     replyMessage{field: 3, ids: 1, index: 2, finish: 3, cached: 7, logprobs: 8},
-	info:         modelInfo{id: 1, context: 3},
+	info:         modelInfo{id: 1, context: 3, substitute: 2},
 }
 
 // validateTRTLLM returns an error for requests with a logit_bias. The service
@@ -91,7 +91,7 @@ func saltID(salt string) int64 {
 // of the same form per most likely token. It returns false if b is not in this
 // format.
 func (l *logprobs) readRow(b []byte) bool {
-	own := TokenLogprob{Token: noToken}
+	var own TokenLogprob // protobuf leaves zeros out
 	ok := own.read(b, func(inner []byte) bool {
 		var t TokenLogprob
 		ok := t.read(inner, func([]byte) bool { return true })

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -56,7 +57,10 @@ type grpcAPI struct {
 	info           infoFields
 	countsDelta    bool // completion_tokens counts only the ids of the message
 	repeats        bool // a Complete repeats the last ids, otherwise all
-	abortable      bool // by the id of a request (SGLang)
+	// The Completes of all choices come together, and only that of the choice that has ended last
+	// has a finish reason (TensorRT-LLM).
+	together  bool
+	abortable bool // by the id of a request (SGLang)
 	// reads which part of a request this engine does; nil: always all
 	partOf   func(*Sim, params) (*requestPart, *apiError)
 	transfer protowire.Number // field number of kv_transfer_params_json in a Complete
@@ -180,7 +184,8 @@ var trtllmGRPC = grpcAPI{
 		ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, logprobs: 8, matched: 13,
 	},
 	readLogprobs: params.readLogprobs, appendLogprobs: appendRows,
-	info: infoFields{id: []protowire.Number{1}, context: 3},
+	info:     infoFields{id: []protowire.Number{1}, longest: 2, context: 3, vocabulary: 5, status: true},
+	together: true,
 }
 
 // parse decodes a framed request to JSON members.
@@ -365,8 +370,9 @@ type grpcReply struct {
 	api        grpcAPI
 	req        *modelRequest
 	choices    []*choice
-	chunkStart []int  // index in the output at which a choice's last chunk begins
-	message    []byte // the inner message
+	chunkStart []int   // index in the output at which a choice's last chunk begins
+	message    []byte  // the inner message
+	lastEnded  *choice // of choices that end together
 }
 
 func (r *grpcReply) event(b []byte, c *choice, from int) []byte {
@@ -392,6 +398,20 @@ func (r *grpcReply) visibleIDs(c *choice, from int) []harmony.Token {
 	return ids[:len(ids)-1]
 }
 
+func (r *grpcReply) ended(c *choice) []*choice {
+	if !r.api.together {
+		return []*choice{c}
+	}
+
+	// An abort ends them all.
+	running := func(o *choice) bool { return o.finish == "" }
+	if abortStatus(c.finish) == 0 && slices.ContainsFunc(r.choices, running) {
+		return nil
+	}
+	r.lastEnded = c
+	return r.choices
+}
+
 func (r *grpcReply) last(b []byte, c *choice) []byte {
 	from := 0
 	if r.api.repeats && r.req.stream {
@@ -403,13 +423,18 @@ func (r *grpcReply) last(b []byte, c *choice) []byte {
 	r.fill(f, c, from, r.visibleIDs(c, from))
 
 	finish := c.finish
+	if r.lastEnded != nil && r.lastEnded != c {
+		finish = "" // TensorRT-LLM does not say why the others have ended
+	}
 	if abortStatus(finish) != 0 {
 		finish = "abort"
 	}
-	r.message = protowire.AppendString(protowire.AppendTag(r.message, f.finish, protowire.BytesType), finish)
+	if finish != "" {
+		r.message = protowire.AppendString(protowire.AppendTag(r.message, f.finish, protowire.BytesType), finish)
+	}
 
 	// No engine names its primary end token as the one that matched.
-	if n := len(c.output); c.finish == "stop" && c.output[n-1] != harmony.TokenReturn {
+	if n := len(c.output); finish == "stop" && c.output[n-1] != harmony.TokenReturn {
 		r.integer(f.matched, int(c.output[n-1]))
 	}
 

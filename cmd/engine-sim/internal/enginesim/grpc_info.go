@@ -17,14 +17,20 @@ type infoFields struct {
 	id                              []protowire.Number
 	generation, context, vocabulary protowire.Number
 	// Of the longest prompt: where there is one, the context length is the size of the cache.
-	input                      protowire.Number
+	input protowire.Number
+	// Of TensorRT-LLM's max_input_len, which is not the model's.
+	longest                    protowire.Number
 	kind, architectures, stops protowire.Number
+	status                     bool // a HealthCheck says it in words
 }
 
 // calls are the calls beside Generate, by name.
 func (a grpcAPI) calls(s *Sim) map[string]http.HandlerFunc {
 	info := a.info.append(nil, s)
 	healthy := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
+	if a.info.status {
+		healthy = protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "OK")
+	}
 	return map[string]http.HandlerFunc{
 		"GetModelInfo":  answerGRPC(info),
 		"HealthCheck":   answerGRPC(healthy),
@@ -88,6 +94,7 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 	} else {
 		integer(f.context, length)
 	}
+	integer(f.longest, defaultMaxInputLen)
 	integer(f.vocabulary, vocabularySize)
 	text(f.kind, "gpt_oss")
 	text(f.architectures, "GptOssForCausalLM")
@@ -102,6 +109,9 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 
 	return b
 }
+
+// defaultMaxInputLen is the max_input_len of a TensorRT-LLM that is not told another.
+const defaultMaxInputLen = 1024
 
 // vocabularySize is that of gpt-oss's configuration.
 const vocabularySize = 201088

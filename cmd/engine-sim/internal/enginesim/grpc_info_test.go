@@ -37,6 +37,7 @@ func TestGRPCCalls(t *testing.T) {
 	}{
 		{"/vllm.grpc.engine.VllmEngine/HealthCheck", "\x00\x00\x00\x00\x02\x08\x01", "0"},
 		{"/sglang.grpc.scheduler.SglangScheduler/HealthCheck", "\x00\x00\x00\x00\x02\x08\x01", "0"},
+		{"/trtllm.TrtllmService/HealthCheck", "\x00\x00\x00\x00\x04\x0a\x02OK", "0"},
 		{"/sglang.grpc.scheduler.SglangScheduler/GetServerInfo", "\x00\x00\x00\x00\x00", "0"},
 		{"/sglang.grpc.scheduler.SglangScheduler/GetLoads", "", "12"},
 		{"/another.Service/HealthCheck", "", "12"},

@@ -233,9 +233,16 @@ func appendVLLMColumns(b []byte, number protowire.Number, c *choice, from, n, to
 // appendRows appends TensorRT-LLM's TokenLogprobs for the n tokens of the output
 // from an id on.
 func appendRows(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
+	// Protobuf leaves zeros out, and "!" is the token 0.
 	entry := func(t likelihood) []byte {
-		b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(t.id))
-		return protowire.AppendFixed32(protowire.AppendTag(b, 2, protowire.Fixed32Type), math.Float32bits(t.value))
+		var b []byte
+		if t.id != 0 {
+			b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.VarintType), uint64(t.id))
+		}
+		if t.value != 0 {
+			b = protowire.AppendFixed32(protowire.AppendTag(b, 2, protowire.Fixed32Type), math.Float32bits(t.value))
+		}
+		return b
 	}
 
 	for place := from; place < from+n; place++ {

@@ -160,8 +160,19 @@ func (r *run) send(c *choice, from int) error {
 	if err := r.wire.event(func(b []byte) []byte { return r.reply.event(b, c, from) }); err != nil {
 		return err
 	}
-	if closing, ok := r.reply.(closer); ok && c.finish != "" {
-		return r.wire.event(func(b []byte) []byte { return closing.last(b, c) })
+	closing, ok := r.reply.(closer)
+	if !ok || c.finish == "" {
+		return nil
+	}
+
+	due := []*choice{c}
+	if gathering, ok := r.reply.(gatherer); ok {
+		due = gathering.ended(c)
+	}
+	for _, ended := range due {
+		if err := r.wire.event(func(b []byte) []byte { return closing.last(b, ended) }); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -196,6 +196,12 @@ type closer interface {
 	last(b []byte, c *choice) []byte
 }
 
+// gatherer is a closer that may keep back the ends of choices.
+type gatherer interface {
+	// ended returns the choices whose ends are due when c has ended.
+	ended(c *choice) []*choice
+}
+
 // parser is an API whose requests are not JSON. It converts them to JSON members.
 type parser interface {
 	parse(body []byte) (map[string]json.RawMessage, *apiError)

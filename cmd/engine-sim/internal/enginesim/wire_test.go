@@ -132,6 +132,24 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// TestZeroID reads log probabilities of the token 0, which is "!".
+func TestZeroID(t *testing.T) {
+	for kind := range strings.FieldsSeq(logprobKinds) {
+		r := ask("NOTHINK\nSAY a!", func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, 3 })
+		resp := post(t, New(Options{Now: fixedTime}), kind, "", r)
+		dialect, _ := engine.ByKind(kind)
+		chunks, err := dialect.NewDecoder(r).Feed([]byte(readAll(t, resp)), nil)
+
+		found := false
+		for _, c := range chunks {
+			found = found || slices.Contains(c.Tokens, 0) && len(c.Logprobs) == len(c.Tokens)
+		}
+		if err != nil || !found {
+			t.Errorf("%s: %v, %v", kind, chunks, err)
+		}
+	}
+}
+
 // golden compares got with a file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
