@@ -255,8 +255,11 @@ func playScripts(t *testing.T, e realEngine) {
 	t.Run("no limit", func(t *testing.T) { realNoLimit(t, d, model, e) })
 	t.Run("reported limit", func(t *testing.T) { realReportedLimit(t, d, model) })
 	t.Run("cached tokens", func(t *testing.T) { realCached(t, d, model) })
-	if e.kind != "vllm-grpc" && e.kind != "sglang-grpc" { // which have no cache_salt
+	switch e.kind { // the others have no cache_salt
+	case "vllm", "vllm-generate":
 		t.Run("cache diagnosis", func(t *testing.T) { d.DiagnosisIsExact(t, model, 0) })
+	case "sglang": // which caches single tokens
+		t.Run("cache diagnosis", func(t *testing.T) { d.DiagnosisIsExact(t, model, 1) })
 	}
 	t.Run("reasoning budget", func(t *testing.T) { realBudget(t, d, model, e) })
 	t.Run("endless reasoning", func(t *testing.T) { endlessReasoning(t, d, model) })
@@ -566,11 +569,11 @@ func realTooLong(t *testing.T, d *stack.Dataplane, model string) {
 }
 
 // Without a known context length, a request without a limit gets the limit of
-// gpt-oss. Only /v1/completions rejects limits beyond its context; run uses it.
+// gpt-oss. vLLM's /v1/completions and SGLang reject limits beyond their context.
 func realNoLimit(t *testing.T, d *stack.Dataplane, model string, e realEngine) {
 	resp, reply := d.Chat(t, model+"-unknown", "NOTHINK\nSAY yes", "")
 	got, want := gjson.Get(reply, "choices.0.message.content").Str, "yes"
-	if e.kind == "vllm" {
+	if e.kind == "vllm" || strings.HasPrefix(e.kind, "sglang") {
 		got, want = gjson.Get(reply, "error.code").Str, "context_length_exceeded"
 	}
 	if got != want {
