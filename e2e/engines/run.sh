@@ -208,14 +208,15 @@ serve_vllm() {
 serve_llamacpp() { exec nice "$python" $here/llamacpp.py "$dir/models/llamacpp.gguf" "$port"; }
 
 # Attention in torch is what SGLang falls back to, without naming it: gpt-oss refuses the name. It reads beyond the
-# smaller cache of a hybrid one, and of its default share of the memory nothing is left for a cache.
+# smaller cache of a hybrid one, and of its default share of the memory nothing is left for a cache. The watchdog ends
+# a server whose machine is busy with other things for five minutes.
 serve_sglang() {
 	export SGLANG_USE_CPU_ENGINE=1
 	export PYTHONPATH=$PYTHONPATH:$PWD/$here/sglang_cpu
 	local options=(
 		--model-path "$dir/models/hf" --load-format dummy --served-model-name "$model" --host 127.0.0.1 --port "$port"
 		--device cpu --dtype bfloat16 --context-length "$context" --max-running-requests 16 --max-total-tokens 65536
-		--mem-fraction-static 0.2 --disable-hybrid-swa-memory --chunked-prefill-size -1
+		--mem-fraction-static 0.2 --disable-hybrid-swa-memory --chunked-prefill-size -1 --watchdog-timeout 1800
 		--cuda-graph-backend-decode=disabled --cuda-graph-backend-prefill=disabled
 		--grammar-backend xgrammar --enable-custom-logit-processor --enable-metrics --enable-cache-report
 	)
