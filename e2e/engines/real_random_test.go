@@ -18,9 +18,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 )
 
-// enginePython is the engines' Python, which has a validator of JSON Schemas.
-const enginePython = "../.engines/venv/bin/python"
-
 // Schemas with bounded values, which a model with random weights can complete.
 // Strings have patterns because of two bugs of xgrammar with arbitrary strings, see
 // docs/engines.md.
@@ -212,7 +209,7 @@ func validateAll(t *testing.T, instances []instance) {
 		lines.Write(append(line, '\n'))
 	}
 
-	cmd := exec.CommandContext(t.Context(), enginePython, "engines/validate.py")
+	cmd := exec.CommandContext(t.Context(), stack.Python, "engines/validate.py")
 	cmd.Stdin, cmd.Stderr = &lines, &stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -233,12 +230,30 @@ func validateAll(t *testing.T, instances []instance) {
 
 // Forced calls and bounded schemas with random weights.
 func TestRealRandomVLLM(t *testing.T) {
-	completions := engineAt(t, "ENGINE_TEST_VLLM", "vllm", nil)
-	generate := engineAt(t, "ENGINE_TEST_VLLM", "vllm-generate", nil)
-	randomReplies(t, startReal(t, completions, generate), []string{stack.ModelOf(completions.kind), stack.ModelOf(generate.kind)}, 500)
+	realRandom(t, engineAt(t, "ENGINE_TEST_VLLM", "vllm", nil), engineAt(t, "ENGINE_TEST_VLLM", "vllm-generate", nil))
 }
 
 func TestRealRandomVLLMGRPC(t *testing.T) {
-	e := engineAt(t, "ENGINE_TEST_VLLM_GRPC", "vllm-grpc", nil)
-	randomReplies(t, startReal(t, e), []string{stack.ModelOf(e.kind)}, 100)
+	realRandom(t, engineAt(t, "ENGINE_TEST_VLLM_GRPC", "vllm-grpc", nil))
+}
+
+func TestRealRandomSGLang(t *testing.T) {
+	realRandom(t, engineAt(t, "ENGINE_TEST_SGLANG", "sglang", nil))
+}
+
+func TestRealRandomSGLangIncremental(t *testing.T) {
+	realRandom(t, engineAt(t, "ENGINE_TEST_SGLANG_INCREMENTAL", "sglang", nil))
+}
+
+func TestRealRandomSGLangGRPC(t *testing.T) {
+	realRandom(t, engineAt(t, "ENGINE_TEST_SGLANG_GRPC", "sglang-grpc", nil))
+}
+
+func realRandom(t *testing.T, engines ...realEngine) {
+	t.Helper()
+	models := make([]string, len(engines))
+	for i, e := range engines {
+		models[i] = stack.ModelOf(e.kind)
+	}
+	randomReplies(t, startReal(t, engines...), models, 500)
 }

@@ -27,6 +27,7 @@ VOCABULARY = tiktoken.get_encoding("o200k_harmony")
 CONTROL = {name[2:-2]: token for name, token in VOCABULARY._special_tokens.items()}
 START, MESSAGE, END = CONTROL["start"], CONTROL["message"], CONTROL["end"]
 STOPS = (CONTROL["return"], CONTROL["call"])
+FORBIDDEN = float("-inf")  # the logit of a token that a grammar masks
 
 
 def encode(text):
@@ -179,3 +180,10 @@ class Play:
                     if allowed(stop):
                         return stop
         return None
+
+    def force(self, made, logits):
+        """Leaves only the next token of the script possible, after the output made."""
+        token = self.next(made, lambda t: logits[t].item() != FORBIDDEN)
+        if token is not None:
+            logits.fill_(FORBIDDEN)
+            logits[token] = 0.0

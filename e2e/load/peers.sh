@@ -19,10 +19,10 @@ install -m 0644 "$loader/assets/o200k_base.tiktoken" "$venv/vocabulary/"
 
 # vLLM's own frontend, before its engine on the CPU.
 vllm=()
-if [ -e "$root/.engines/models/.done" ]; then
+if [ -e "$root/.engines/vllm/venv/.done" ]; then
 	vllm=(-vllm "$root/e2e/engines/run.sh")
 else
-	echo "vLLM's frontend: skipped: .engines is missing (e2e/engines/run.sh install: 3.5 GB)"
+	echo "vLLM's frontend: skipped: .engines is missing (e2e/engines/run.sh install vllm: 3 GB)"
 fi
 
 exec "$root/bin/load" -smg "$venv/bin/smg" -vocabulary "$venv/vocabulary" "${vllm[@]}" "$@"

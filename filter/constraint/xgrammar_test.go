@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"os"
 	command "os/exec"
 	"testing"
 )
@@ -31,8 +32,11 @@ func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 		lines.Write(append(line, '\n'))
 	}
 
-	const engines = "../../.engines/"
-	cmd := command.CommandContext(t.Context(), engines+"venv/bin/python", "../../e2e/engines/grammars.py", engines+"models/vllm")
+	python := os.Getenv("ENGINE_TEST_PYTHON")
+	if python == "" {
+		t.Fatal("ENGINE_TEST_PYTHON is not set: run make test-engines, or set it to .engines/vllm/venv/bin/python of this folder")
+	}
+	cmd := command.CommandContext(t.Context(), python, "../../e2e/engines/grammars.py", "../../.engines/models/hf")
 	cmd.Stdin, cmd.Stderr = &lines, &stderr
 	out, err := cmd.Output()
 	if err != nil {
