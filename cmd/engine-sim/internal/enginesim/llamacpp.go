@@ -159,9 +159,13 @@ func (r *llamacppReply) object(b []byte, c *choice, content string, ids []harmon
 	b = appendQuoted(b, r.req.model)
 	b = append(b, `,"tokens_predicted":`...)
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
-	return fmt.Appendf(b, `,"tokens_evaluated":%d,"truncated":false,"stop_type":%q,"stopping_word":"",`+
+	b = fmt.Appendf(b, `,"tokens_evaluated":%d,"generation_settings":{"n_predict":%d,"stream":%t},"prompt":`,
+		len(r.req.prompt), r.req.limits.maxTokens, r.req.stream)
+	// The server repeats the whole prompt, however long it is.
+	b = appendQuoted(b, show(r.req.prompt))
+	return fmt.Appendf(b, `,"has_new_line":false,"truncated":false,"stop_type":%q,"stopping_word":"",`+
 		`"tokens_cached":%d,"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}}`,
-		len(r.req.prompt), reason, len(r.req.prompt)+len(c.output),
+		reason, len(r.req.prompt)+len(c.output),
 		r.req.cached, len(r.req.prompt)-r.req.cached, len(c.output))
 }
 
