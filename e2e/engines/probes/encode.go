@@ -31,6 +31,10 @@ func (e Engine) encode(p *probe, id string, prompt []harmony.Token) ([]byte, map
 		"max": 60, "temperature": 0, "skip_special_tokens": false, "stop_token_ids": []int{200002, 200012},
 	}
 	top := members{"stream": !p.whole}
+	if e.Kind == llamacpp {
+		// Its model has no player: its answers end at the limit, and so must those of engine-sim.
+		sampling["max"] = 4
+	}
 	if e.Kind == sglang || e.Kind == sglangGRPC {
 		sampling["no_stop_trim"] = true
 	}
