@@ -3,6 +3,7 @@ package enginesim
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -38,6 +39,12 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	}
 
 	var err *apiError
+	if !p.has("prompt") {
+		return req, &apiError{
+			status: http.StatusBadRequest, message: "[json.exception.out_of_range.403] key 'prompt' not found",
+			kind: "invalid_request_error",
+		}
+	}
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
 		return req, &apiError{
 			status: http.StatusBadRequest, message: "Prompt contains invalid tokens", kind: "invalid_request_error",
@@ -48,10 +55,11 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	if len(req.prompt) >= limit {
 		return req, &apiError{status: http.StatusBadRequest, message: fmt.Sprintf(
 			"request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
-			len(req.prompt), limit), kind: "exceed_context_size_error"}
+			len(req.prompt), limit), kind: exceedsContext, prompt: len(req.prompt), context: limit}
 	}
 
-	defaults := sampling{temperature: 0.8, topP: 0.95, n: 1, maxTokens: limit}
+	// Below 0 is as cold as 0.
+	defaults := sampling{temperature: 0.8, coldest: math.Inf(-1), topP: 0.95, n: 1, maxTokens: limit}
 	sampling, err := p.readSampling(defaults, "", "n_predict", "seed")
 	if err != nil {
 		return req, llamacppError(err)
@@ -70,13 +78,26 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 
 // llamacppError converts an error to the form of llama.cpp.
 func llamacppError(err *apiError) *apiError {
-	return &apiError{status: err.status, message: err.message, kind: "invalid_request_error"}
+	message := err.message
+	if name, wrongType := strings.CutPrefix(err.param, "body."); wrongType {
+		message = "Field '" + name + "': [json.exception.type_error.302] type must be number, but is string"
+	}
+	return &apiError{status: err.status, message: message, kind: "invalid_request_error"}
 }
 
+// exceedsContext is the type of the error of a prompt that is too long.
+const exceedsContext = "exceed_context_size_error"
+
 func (llamacppAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
-	b := fmt.Appendf(nil, `{"error":{"code":%d,"message":%s,"type":%s}}`,
-		err.status, quote(err.message), quote(err.kind))
-	writeJSON(w, err.status, b)
+	kind := err.kind
+	if kind == "Bad Request" { // what is no JSON
+		kind = "invalid_request_error"
+	}
+	b := fmt.Appendf(nil, `{"error":{"code":%d,"message":%s,"type":%s`, err.status, quote(err.message), quote(kind))
+	if kind == exceedsContext {
+		b = fmt.Appendf(b, `,"n_prompt_tokens":%d,"n_ctx":%d`, err.prompt, err.context)
+	}
+	writeLlamacpp(w, err.status, append(b, "}}"...))
 }
 
 func (llamacppAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
@@ -109,10 +130,9 @@ func (r *llamacppReply) event(b []byte, c *choice, from int) []byte {
 	// are lost. A filter must be able to work with that.
 	b = append(b, `{"index":0,"content":`...)
 	b = appendQuoted(b, content)
-	if r.req.returnIDs {
-		b = append(b, `,"tokens":`...)
-		b = appendIDs(b, c.output[len(c.output)-1:])
-	}
+	// Events have it whether return_tokens asks for it or not.
+	b = append(b, `,"tokens":`...)
+	b = appendIDs(b, c.output[len(c.output)-1:])
 	return fmt.Appendf(b, `,"stop":false,"id_slot":-1,"tokens_predicted":%d,"tokens_evaluated":%d}`,
 		len(c.output), len(r.req.prompt))
 }
@@ -159,9 +179,13 @@ func (r *llamacppReply) object(b []byte, c *choice, content string, ids []harmon
 	b = appendQuoted(b, r.req.model)
 	b = append(b, `,"tokens_predicted":`...)
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
-	return fmt.Appendf(b, `,"tokens_evaluated":%d,"truncated":false,"stop_type":%q,"stopping_word":"",`+
+	b = fmt.Appendf(b, `,"tokens_evaluated":%d,"generation_settings":{"n_predict":%d,"stream":%t},"prompt":`,
+		len(r.req.prompt), r.req.limits.maxTokens, r.req.stream)
+	// The server repeats the whole prompt, however long it is.
+	b = appendQuoted(b, show(r.req.prompt))
+	return fmt.Appendf(b, `,"has_new_line":false,"truncated":false,"stop_type":%q,"stopping_word":"",`+
 		`"tokens_cached":%d,"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}}`,
-		len(r.req.prompt), reason, len(r.req.prompt)+len(c.output),
+		reason, len(r.req.prompt)+len(c.output),
 		r.req.cached, len(r.req.prompt)-r.req.cached, len(c.output))
 }
 

@@ -79,10 +79,22 @@ func (p params) readLogprobs() (*int, *apiError) {
 	if err := p.get("logprobs", &n); err != nil {
 		return nil, err
 	}
+	if n == nil {
+		return nil, nil
+	}
+
 	const most = 20
-	if n != nil && *n > most {
+	asked := *n
+	if asked == -1 { // the whole vocabulary
+		asked = vocabularySize
+	}
+	switch {
+	case asked < 0:
+		return nil, badRequest("logprobs", fmt.Sprintf("logprobs must be non-negative or -1, got %d. "+
+			"(parameter=logprobs, value=%d)", asked, asked))
+	case asked > most:
 		return nil, badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater than max "+
-			"allowed: %d (parameter=logprobs, value=%d)", *n, most, *n))
+			"allowed: %d (parameter=logprobs, value=%d)", asked, most, asked))
 	}
 	return n, nil
 }

@@ -158,6 +158,7 @@ func badPrompt(name string, raw []byte, bad int) *apiError {
 // sampling are the parameters that all engines have.
 type sampling struct {
 	temperature float64
+	coldest     float64 // the lowest temperature
 	topP        float64
 	n           int
 	minTokens   int
@@ -193,7 +194,7 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	}
 
 	switch {
-	case s.temperature < 0:
+	case s.temperature < s.coldest:
 		return s, outOfRange("temperature", "non-negative", s.temperature)
 	case s.topP <= 0 || s.topP > 1:
 		return s, outOfRange("top_p", "in (0, 1]", s.topP)

@@ -111,7 +111,11 @@ func (r *run) single(w http.ResponseWriter) string {
 		return StateFinished
 	}
 
-	writeJSON(w, http.StatusOK, r.reply.single(nil))
+	write := writeJSON
+	if r.req.form == formOpenEvents {
+		write = writeLlamacpp
+	}
+	write(w, http.StatusOK, r.reply.single(nil))
 	return StateFinished
 }
 

@@ -37,9 +37,13 @@ func newWire(w http.ResponseWriter, f form, b Behavior) *wire {
 // begin sends the headers of a stream at once, like engines do.
 func (o *wire) begin() error {
 	h := o.w.Header()
-	if o.form == formFrames {
+	switch o.form {
+	case formFrames:
 		h.Set("content-type", "application/grpc")
-	} else {
+	case formOpenEvents:
+		h.Set("content-type", "text/event-stream")
+		h.Set("server", "llama.cpp")
+	default:
 		h.Set("content-type", "text/event-stream; charset=utf-8")
 		h.Set("server", "uvicorn")
 	}
@@ -133,6 +137,8 @@ type apiError struct {
 	message string
 	kind    string
 	param   string
+	// Lengths of a prompt that llama.cpp does not take.
+	prompt, context int
 	// Why xgrammar does not compile the request's grammar, with the place in its own source;
 	// "": that is not the error.
 	grammar string
@@ -158,8 +164,18 @@ func (r *apiError) refusedGrammar() string {
 
 // writeJSON sends a complete response.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("content-type", "application/json")
 	w.Header().Set("server", "uvicorn")
+	writeJSONAs(w, "application/json", status, body)
+}
+
+// writeLlamacpp sends a complete response of llama.cpp.
+func writeLlamacpp(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("server", "llama.cpp")
+	writeJSONAs(w, "application/json; charset=utf-8", status, body)
+}
+
+func writeJSONAs(w http.ResponseWriter, contentType string, status int, body []byte) {
+	w.Header().Set("content-type", contentType)
 	w.Header().Set("content-length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have disconnected

@@ -1,0 +1,113 @@
+//go:build engines
+
+package engines
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/engines/probes"
+)
+
+var updateProbes = flag.Bool("update-probes", false, "write the answers of engines that have a file already")
+
+// TestProbes sends the probes to each engine that is served, and compares the answers with
+// those of its version. A version that has none gets a file.
+func TestProbes(t *testing.T) {
+	const dir = "probes/testdata"
+	served := 0
+	for _, e := range probes.Engines {
+		url := os.Getenv(e.Variable)
+		if url == "" {
+			continue
+		}
+		served++
+		t.Run(e.Name, func(t *testing.T) {
+			version := versionOf(t, e, url)
+			answers, err := probes.Run(t.Context(), e, url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last, err := probes.Newest(dir, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			now := probes.Renew(e, version, answers, last)
+			diff := ""
+			if last != nil {
+				diff = gocmp.Diff(last.String(), now.String())
+			}
+			switch {
+			case last == nil || last.Version != version:
+				t.Logf("the answers of version %s are new: commit the file. From the last version:\n%s", version, diff)
+			case diff == "":
+				return
+			case !*updateProbes:
+				t.Fatalf("version %s answers otherwise than before (-update-probes writes it):\n%s", version, diff)
+			}
+			if err := now.Save(dir); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if served == 0 {
+		t.Fatal("no engine is served: run make test-engines")
+	}
+}
+
+// versionOf returns the version that an engine reports, or that is installed.
+func versionOf(t *testing.T, e probes.Engine, url string) string {
+	t.Helper()
+	switch e.Kind {
+	case "sglang":
+		return jsonOf(t, url+"/server_info").Version
+	case "vllm", "vllm-generate":
+		return jsonOf(t, url+"/version").Version
+	case "llamacpp":
+		return regexp.MustCompile(`^b?\d+`).FindString(jsonOf(t, url+"/props").Build)
+	}
+	// The gRPC servers say none.
+	name := map[string]string{"sglang-grpc": "sglang", "vllm-grpc": "vllm(?:-cpu)?"}[e.Kind]
+	pin := regexp.MustCompile(`(?m)^` + name + `==([0-9.]+)`)
+	for _, file := range []string{"requirements.txt", "sglang/requirements.txt", "sglang.txt"} {
+		if b, err := os.ReadFile(file); err == nil {
+			if m := pin.FindSubmatch(b); m != nil {
+				return string(m[1])
+			}
+		}
+	}
+	return cmp.Or(os.Getenv("ENGINE_TEST_VERSION"), "0")
+}
+
+type reported struct {
+	Version string `json:"version"`
+	Build   string `json:"build_info"`
+}
+
+func jsonOf(t *testing.T, url string) (v reported) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || json.Unmarshal(b, &v) != nil {
+		t.Fatalf("%s: %s (%v)", url, b, err)
+	}
+	return v
+}
