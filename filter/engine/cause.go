@@ -34,6 +34,7 @@ var knownPhrases = []string{
 	"verify cert failed", "verify SAN list", "X509 verify cert",
 	// Engines.
 	"EngineCore encountered an issue", "See stack trace (above) for the root cause", "EngineDeadError",
+	"The server had an error while processing your request",
 	"out of memory", "CUDA error", "CUDA", "illegal memory access", "device-side assert triggered", "NCCL",
 	"maximum context length", "context length", "out of vocabulary", "out-of-vocab token ids", "does not exist",
 	"validation error", "validation errors", "Input should be a valid", "Field required",

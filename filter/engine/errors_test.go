@@ -232,6 +232,10 @@ func TestErrorCause(t *testing.T) {
 		{`{"error":{"message":"cannot tokenize my diagnosis is gout: out of memory","type":"Service Unavailable"}}`, "engine status 503 Service Unavailable: …out of memory"},
 		{"forgotten gout, top_p", "engine status 503: …top_p"},
 		{"reset reason: gout", "engine status 503: reset reason…"},
+		{
+			`{"error":{"message":"The server had an error while processing your request.","type":"InternalServerError"}}`,
+			"engine status 503 InternalServerError: The server had an error while processing your request.",
+		},
 	} {
 		err := readError(503, func(string) string { return "" }, []byte(c.body))
 		if err.Cause.Error() != c.want {
