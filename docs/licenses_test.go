@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the table of licences to dependencies.md")
+var update = flag.Bool("update", false, "write the table of licences to dependencies.md, and that of the parser cases to harmony.md")
 
 // licences are the permissive licences of linked modules, by sentences of their texts.
 var licences = []struct{ name, says string }{

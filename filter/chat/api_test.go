@@ -121,6 +121,12 @@ func TestOutputs(t *testing.T) {
 	testAPI.Outputs(t, "chat", functionTools)
 }
 
+// TestParity has the cases of a public table of Harmony parsers.
+func TestParity(t *testing.T) {
+	t.Parallel()
+	testAPI.Parity(t, functionTools)
+}
+
 // TestRawTexts has texts in place of arguments.
 func TestRawTexts(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,9 @@ func brief(t testing.TB, whole string) string {
 			fmt.Fprintf(&s, "%s(%s) ", b.Name, b.Input)
 		}
 	}
-	return s.String() + map[string]string{"end_turn": "stop", "tool_use": "tool_calls"}[*o.Reason]
+	// An output that ends before the client's limit has met the engine's.
+	reasons := map[string]string{"end_turn": "stop", "tool_use": "tool_calls", contextExceeded: "length"}
+	return s.String() + reasons[*o.Reason]
 }
 
 func TestGolden(t *testing.T) {
@@ -122,6 +124,12 @@ func functionTools(functions []string) string {
 func TestOutputs(t *testing.T) {
 	t.Parallel()
 	testAPI(t).Outputs(t, "messages", functionTools)
+}
+
+// TestParity has the cases of a public table of Harmony parsers.
+func TestParity(t *testing.T) {
+	t.Parallel()
+	testAPI(t).Parity(t, functionTools)
 }
 
 // TestRawTexts has texts in place of arguments.

@@ -49,6 +49,8 @@ func brief(_ testing.TB, whole string) string {
 		}
 	}
 	switch status := r.Get("status").Str; {
+	case r.Get("incomplete_details.reason").Str == "max_output_tokens":
+		b.WriteString("length")
 	case status != item.StatusCompleted:
 		b.WriteString(status)
 	case strings.Contains(b.String(), "("):
@@ -121,6 +123,12 @@ func functionTools(functions []string) string {
 func TestOutputs(t *testing.T) {
 	t.Parallel()
 	testAPI.Outputs(t, "responses", functionTools)
+}
+
+// TestParity has the cases of a public table of Harmony parsers.
+func TestParity(t *testing.T) {
+	t.Parallel()
+	testAPI.Parity(t, functionTools)
 }
 
 // TestRawTexts has texts in place of arguments.

@@ -127,16 +127,28 @@ func (a *API) RawTexts(t *testing.T, members func(functions []string) string) {
 	}
 }
 
-// replies checks the replies to an output, in chunks of several sizes.
+// replies checks the replies to an output that the model has ended itself.
 func (a *API) replies(t *testing.T, body, output, want string) {
 	t.Helper()
-	for _, chunks := range Said(output).cuts() {
+	if got := a.reply(t, body, Said(output)); got != want {
+		t.Errorf("\ngot  %s\nwant %s", got, want)
+	}
+}
+
+// reply returns the reply to an output in brief, and shows that it is the same in chunks of several
+// sizes, and streamed.
+func (a *API) reply(t *testing.T, body string, o Output) (brief string) {
+	t.Helper()
+	for i, chunks := range o.cuts() {
 		request, streamed := a.MustDecode(t, body), a.MustDecode(t, With(t, body, a.Streamed...))
 
 		whole := Play(t, request, a.Mode, chunks)
 		got := a.Brief(t, whole)
-		if got != want {
-			t.Errorf("in %d chunks\ngot  %s\nwant %s", len(chunks), got, want)
+		if i == 0 {
+			brief = got
+		}
+		if got != brief {
+			t.Errorf("in %d chunks\ngot  %s\nwant %s", len(chunks), got, brief)
 		}
 
 		a.compareStream(t, request, whole, streamed, Play(t, streamed, a.Mode, chunks))
@@ -144,6 +156,7 @@ func (a *API) replies(t *testing.T, body, output, want string) {
 			t.Error("a special token is shown")
 		}
 	}
+	return brief
 }
 
 // cuts are ways to cut an output into chunks.
