@@ -397,18 +397,29 @@ func TestBreakerContact(t *testing.T) {
 			reached bool
 			err     error
 		}
-		var contacts []contact
-		protected := store.WithBreaker(sick, store.BreakerOptions{Contact: func(reached bool, err error) { contacts = append(contacts, contact{reached, err}) }})
-		if len(contacts) != 1 || contacts[0].reached || contacts[0].err == nil {
-			t.Errorf("before WithBreaker returns: %v", contacts)
+		contacts := make(chan contact, 10)
+		protected := store.WithBreaker(sick, store.BreakerOptions{
+			Contact: func(reached bool, err error) { contacts <- contact{reached, err} },
+		})
+		if len(contacts) != 1 {
+			t.Fatalf("%d tries before WithBreaker returns", len(contacts))
+		}
+		if first := <-contacts; first.reached || first.err == nil {
+			t.Errorf("the first try: %v", first)
 		}
 
 		time.Sleep(2500 * time.Millisecond)
 		sick.fails.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(contacts) != 4 || contacts[2].reached || !contacts[3].reached || !errors.Is(contacts[3].err, errReadOnly) {
-			t.Errorf("all tries: %v", contacts)
+		if len(contacts) != 3 {
+			t.Fatalf("%d tries follow the first", len(contacts))
+		}
+		if second, third := <-contacts, <-contacts; second.reached || third.reached {
+			t.Errorf("tries that fail: %v, %v", second, third)
+		}
+		if last := <-contacts; !last.reached || !errors.Is(last.err, errReadOnly) {
+			t.Errorf("the last try: %v", last)
 		}
 		if err := protected.Close(); err != nil {
 			t.Error(err)
