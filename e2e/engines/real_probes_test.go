@@ -3,7 +3,6 @@
 package engines
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -20,10 +20,10 @@ import (
 
 var updateProbes = flag.Bool("update-probes", false, "write the answers of engines that have a file already")
 
-// TestProbes sends the probes to each engine that is served, and compares the answers with
+// TestRealProbes sends the probes to each engine that is served, and compares the answers with
 // those of its version. A version that has none gets a file.
-func TestProbes(t *testing.T) {
-	const dir = "probes/testdata"
+func TestRealProbes(t *testing.T) {
+	const dir = "engines/probes/testdata"
 	served := 0
 	for _, e := range probes.Engines {
 		url := os.Getenv(e.Variable)
@@ -79,14 +79,16 @@ func versionOf(t *testing.T, e probes.Engine, url string) string {
 	// The gRPC servers say none.
 	name := map[string]string{"sglang-grpc": "sglang", "vllm-grpc": "vllm(?:-cpu)?"}[e.Kind]
 	pin := regexp.MustCompile(`(?m)^` + name + `==([0-9.]+)`)
-	for _, file := range []string{"requirements.txt", "sglang/requirements.txt", "sglang.txt"} {
-		if b, err := os.ReadFile(file); err == nil {
-			if m := pin.FindSubmatch(b); m != nil {
-				return string(m[1])
-			}
-		}
+	file := "engines/requirements/" + strings.TrimSuffix(e.Kind, "-grpc") + ".txt"
+	pins, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return cmp.Or(os.Getenv("ENGINE_TEST_VERSION"), "0")
+	m := pin.FindSubmatch(pins)
+	if m == nil {
+		t.Fatalf("%s has no version of %s", file, name)
+	}
+	return string(m[1])
 }
 
 type reported struct {

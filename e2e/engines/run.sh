@@ -24,15 +24,15 @@ export VLLM_SYSTEM_START_DATE=2026-11-21
 #  - sglang is as SGLang is by default: each event has all ids of the reply.
 #  - sglang-overlap has the overlap schedule, which no player can follow.
 parts='
-vllm                 vllm      VLLM                 (VLLM|Render|RandomVLLM|KillVLLM)
+vllm                 vllm      VLLM                 (VLLM|Render|RandomVLLM|KillVLLM|Probes)
 vllm-flat            vllm      VLLM_FLAT            Diagnosis
 vllm-prefill         vllm      VLLM_PREFILL         PrefillVLLM
-vllm-grpc            vllm      VLLM_GRPC            (VLLMGRPC|RandomVLLMGRPC|KillVLLMGRPC)
-llamacpp             llamacpp  LLAMACPP             LlamaCPP
-sglang               sglang    SGLANG               (SGLang|RandomSGLang|KillSGLang)
-sglang-incremental   sglang    SGLANG_INCREMENTAL   (SGLangIncremental|RandomSGLangIncremental)
-sglang-no-tokenizer  sglang    SGLANG_NO_TOKENIZER  SGLangNoTokenizer
-sglang-grpc          sglang    SGLANG_GRPC          (SGLangGRPC|RandomSGLangGRPC|KillSGLangGRPC)
+vllm-grpc            vllm      VLLM_GRPC            (VLLMGRPC|RandomVLLMGRPC|KillVLLMGRPC|Probes)
+llamacpp             llamacpp  LLAMACPP             (LlamaCPP|Probes)
+sglang               sglang    SGLANG               (SGLang|RandomSGLang|KillSGLang|Probes)
+sglang-incremental   sglang    SGLANG_INCREMENTAL   (SGLangIncremental|RandomSGLangIncremental|Probes)
+sglang-no-tokenizer  sglang    SGLANG_NO_TOKENIZER  (SGLangNoTokenizer|Probes)
+sglang-grpc          sglang    SGLANG_GRPC          (SGLangGRPC|RandomSGLangGRPC|KillSGLangGRPC|Probes)
 sglang-overlap       sglang    SGLANG_OVERLAP       SGLangOverlap
 '
 names=$(awk 'NF { print $1 }' <<<"$parts")
