@@ -251,8 +251,9 @@ func playScripts(t *testing.T, e realEngine) {
 	t.Run("chat tool turns", func(t *testing.T) { realChatTurns(t, d, model) })
 	t.Run("responses", func(t *testing.T) { realResponses(t, d, model) })
 	t.Run("responses tool turns", func(t *testing.T) { realResponsesTurns(t, d, model) })
-	t.Run("too long", func(t *testing.T) { realTooLong(t, d, model) })
+	// A vLLM is asked for its models when a prompt is refused: from then on its length is known.
 	t.Run("no limit", func(t *testing.T) { realNoLimit(t, d, model, e) })
+	t.Run("too long", func(t *testing.T) { realTooLong(t, d, model) })
 	t.Run("reported limit", func(t *testing.T) { realReportedLimit(t, d, model) })
 	t.Run("cached tokens", func(t *testing.T) { realCached(t, d, model) })
 	switch e.kind { // the others have no cache_salt
