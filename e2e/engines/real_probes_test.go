@@ -73,12 +73,15 @@ func versionOf(t *testing.T, e probes.Engine, url string) string {
 		return jsonOf(t, url+"/server_info").Version
 	case "vllm", "vllm-generate":
 		return jsonOf(t, url+"/version").Version
-	case "llamacpp":
-		return regexp.MustCompile(`^b?\d+`).FindString(jsonOf(t, url+"/props").Build)
 	}
-	// The gRPC servers say none.
-	name := map[string]string{"sglang-grpc": "sglang", "vllm-grpc": "vllm(?:-cpu)?"}[e.Kind]
-	pin := regexp.MustCompile(`(?m)^` + name + `==([0-9.]+)`)
+
+	// The others say none: gRPC servers, and a llama.cpp that is built into a package.
+	name := map[string]string{
+		"sglang-grpc": `sglang==`,
+		"vllm-grpc":   `vllm==`,
+		"llamacpp":    `xllamacpp==\d+\.\d+\.`,
+	}[e.Kind]
+	pin := regexp.MustCompile(`(?m)^` + name + `([0-9.]+)`)
 	file := "engines/requirements/" + strings.TrimSuffix(e.Kind, "-grpc") + ".txt"
 	pins, err := os.ReadFile(file)
 	if err != nil {
@@ -93,7 +96,6 @@ func versionOf(t *testing.T, e probes.Engine, url string) string {
 
 type reported struct {
 	Version string `json:"version"`
-	Build   string `json:"build_info"`
 }
 
 func jsonOf(t *testing.T, url string) (v reported) {
