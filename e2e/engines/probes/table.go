@@ -77,7 +77,8 @@ var table = append([]probe{
 	{name: "limit too long", kinds: takeIDs, script: brief, sampling: members{"max": ContextLength}},
 	{name: "limit too long, whole", kinds: jsonTokens, script: brief, sampling: members{"max": ContextLength}, whole: true},
 	{name: "limit above the context", kinds: takeIDs, script: brief, sampling: members{"max": ContextLength + 1}},
-	{name: "empty prompt", kinds: takeIDs, prompt: ""},
+	// Over gRPC it kills SGLang 0.5.23: its scheduler ends by a RuntimeError, and the server with it.
+	{name: "empty prompt", kinds: "sglang vllm vllm-generate vllm-grpc", prompt: ""},
 	{name: "empty prompt, whole", kinds: jsonTokens, prompt: "", whole: true},
 	{name: "no prompt", kinds: overHTTP, prompt: members{}},
 	{name: "prompt of words", kinds: jsonTokens, prompt: []any{"x"}},
