@@ -3,13 +3,16 @@ package engine
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -422,6 +425,44 @@ func TestErrorAfterTheEnd(t *testing.T) {
 	got := decode(t, "vllm", 1, []byte(`data: {"choices":[{"token_ids":[200002],"finish_reason":"stop","index":0}],"error":{"code":503}}`+"\n\n"))
 	if !strings.HasPrefix(got.Err, "503 ") {
 		t.Errorf("an event with an end and an error: %v", got)
+	}
+}
+
+// TestRefusedInStream: vLLM checks some parameters only when it has begun to stream. The error of
+// its event is the client's then, as with a status.
+func TestRefusedInStream(t *testing.T) {
+	for _, tt := range []struct{ message, param, wantParam, wantCode string }{
+		{message: "Token id 300000 is out of vocabulary"},
+		{
+			message: "Requested sample logprobs of 21, which is greater than max allowed: 20 (parameter=logprobs, value=21)",
+			param:   "logprobs", wantParam: "top_logprobs",
+		},
+		{
+			message: "token_id(s) [300000] in logit_bias contain out-of-vocab token ids. Vocabulary size: 201088 (parameter=logit_bias, value=[300000])",
+			param:   "logit_bias", wantParam: "logit_bias",
+		},
+		{
+			message:   "The decoder prompt (length 8192) plus the number of requested output tokens (at least 1) is longer than the maximum model length of 8192. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt + requested output tokens).",
+			wantParam: "messages", wantCode: "context_length_exceeded",
+		},
+		{message: "Invalid grammar specification: 'triggers'"},
+	} {
+		for _, kind := range []string{"vllm", "vllm-generate"} {
+			param := "null"
+			if tt.param != "" {
+				param = strconv.Quote(tt.param)
+			}
+			event := fmt.Sprintf(`data: {"error":{"message":%q,"type":"BadRequestError","param":%s,"code":400}}`+"\n\ndata: [DONE]\n\n", tt.message, param)
+			dialect, _ := ByKind(kind)
+			chunks, err := dialect.NewDecoder(reply{choices: 1}.request()).Feed([]byte(event), nil)
+			if len(chunks) > 0 || err == nil || err.Status != http.StatusBadRequest || err.Param != tt.wantParam || err.Code != tt.wantCode {
+				t.Errorf("%s: %q: %d chunks and %+v, want a 400 about %q with the code %q", kind, tt.message, len(chunks), err, tt.wantParam, tt.wantCode)
+			}
+			var cause *Cause
+			if !errors.As(err, &cause) || cause.Grammar != strings.Contains(tt.message, "grammar") {
+				t.Errorf("%s: %q: the cause is %+v", kind, tt.message, cause)
+			}
+		}
 	}
 }
 

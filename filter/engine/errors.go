@@ -218,7 +218,9 @@ var (
 	tooLong = regexp.MustCompile(
 		`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
 			`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|` +
-			`maximum context length|greater than max_model_len`)
+			`maximum context length|greater than max_model_len|` +
+			// vLLM's limit shortened to the room behind the prompt. The filter asks for 1 at least.
+			`^max_tokens must be at least 1, got (?:0|-\d+)\.`)
 	tooLongForTRTLLM = regexp.MustCompile(
 		`should not exceed max_(num_tokens|seq_len)|default_max_tokens.*must be greater than 0`)
 	limitNumber = regexp.MustCompile(
@@ -308,7 +310,7 @@ var hasTokenIDs = map[string]bool{"logit_bias": true, "stop_token_ids": true}
 
 var (
 	// A line of pydantic's report as vLLM writes it.
-	pydantic = regexp.MustCompile(`'loc': 'body\.([a-z_]+)[^']*', 'msg': '([^']*)'`)
+	pydantic = regexp.MustCompile(`'loc': 'body\.(?:sampling_params\.)?([a-z_]+)[^']*', 'msg': '([^']*)'`)
 	// The same as SGLang writes it, with locations as tuples.
 	pydanticTuple = regexp.MustCompile(`'loc': \('body', (?:'sampling_params', )?'([a-z_]+)'[^)]*\), 'msg': '([^']*)'`)
 	// A message about a range: "top_p must be in (0, 1], got 2.0."
@@ -321,6 +323,8 @@ var (
 	//
 	//	Failed to compile structural_tag grammar: [15:31:44] /project/cpp/grammar_parser.cc:820: …
 	refusedGrammar = regexp.MustCompile(`Failed to compile [a-z_]+ grammar: (?:\[[0-9:]+\] )?(?:\S+:\d+: )?(.+)`)
+	// vLLM's words for any grammar that it does not take.
+	invalidGrammar = regexp.MustCompile(`^Invalid (?:structured_outputs [a-z_]+|grammar) specification\b`)
 	// What could be a path of the engine's machine.
 	serverPath = regexp.MustCompile(`(?:/[A-Za-z0-9_.-]+){2,}`)
 	// SGLang's words for a limit that it keeps with a tokenizer only.
@@ -333,22 +337,32 @@ func (f failure) grammarFault() string {
 	if strings.Contains(f.message, "Grammar-based generation") {
 		return "it runs with --grammar-backend none, or with --skip-tokenizer-init"
 	}
+	if invalidGrammar.MatchString(f.message) {
+		return doesNotCompile
+	}
 	m := refusedGrammar.FindStringSubmatch(f.message)
 	if m == nil {
 		return ""
 	}
 	reason := serverPath.ReplaceAllString(m[1], "…")
 	reason = strings.TrimRight(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), " .\r")
-	return cmp.Or(reason, "it does not compile")
+	return cmp.Or(reason, doesNotCompile)
 }
+
+const doesNotCompile = "it does not compile"
 
 // fault returns the OpenAI name of the parameter at fault and the reason. The
 // reason is the engine's text, or "" if that text may contain anything else.
 func (f failure) fault() (param, reason string) {
 	// Before the other forms: a report quotes the value at fault, which must not be shown.
 	for _, report := range []*regexp.Regexp{pydantic, pydanticTuple} {
-		if m := report.FindStringSubmatch(f.message); m != nil {
-			return parameterFault(m[1], m[2])
+		found := report.FindAllStringSubmatch(f.message, 2)
+		// vLLM's generate API says first that the object is no instance of its class.
+		if len(found) > 1 && found[0][1] == "sampling_params" {
+			found = found[1:]
+		}
+		if len(found) > 0 {
+			return parameterFault(found[0][1], found[0][2])
 		}
 	}
 

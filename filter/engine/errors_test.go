@@ -51,6 +51,14 @@ var readErrorCases = []struct {
 		"SGLang: an abort by somebody else", 400, errorObject("Aborted by AbortReq."),
 		apierror.Error{Status: 502, Code: "engine_aborted", Message: "The engine aborted the request. Send the request again."},
 	},
+	{
+		"vLLM: the prompt fills the context", 400, `{"error":{"message":"max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)","type":"BadRequestError","param":"max_tokens","code":400}}`,
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "Your messages are longer than the model's maximum context length. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)"},
+	},
+	{
+		"vLLM: of the generate API's own object", 400, `{"error":{"message":"2 validation errors:\n  {'type': 'is_instance_of', 'loc': 'body.sampling_params', 'msg': 'Input should be an instance of SamplingParams', 'input': '<dict of 4 items>', 'ctx': {'class': 'SamplingParams'}}\n  {'type': 'float_parsing', 'loc': 'body.sampling_params.temperature', 'msg': 'Input should be a valid number, unable to parse string as a number', 'input': 'hot'}","type":"Bad Request","param":"body.sampling_params","code":400}}`,
+		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: Input should be a valid number, unable to parse string as a number"},
+	},
 	{"vLLM: token id", 400, errorObject("Token id 300000 is out of vocabulary"), apierror.Error{Status: 400, Message: textRefused}},
 	{
 		"vLLM: n", 400, errorObject("n must be 1 when using greedy sampling, got 2."),
@@ -286,8 +294,10 @@ func TestGrammarFault(t *testing.T) {
 		"Failed to compile structural_tag grammar: [15:31:44] /project/cpp/grammar_parser.cc:820: EBNF parser error at line 1, column 13: Expect element, but got \n":     "EBNF parser error at line 1, column 13: Expect element, but got",
 		"Failed to compile ebnf grammar: [15:31:48] /project/cpp/regex_converter.cc:83: Regex parsing error at position 5: The parenthesis is not closed.\n":              "Regex parsing error at position 5: The parenthesis is not closed",
 		"the engine could not continue the request under its constraint: the scheduler aborted the request: Failed to compile structural_tag grammar: no /usr/lib/x/y.so": "no …",
-		"Grammar-based generation (json_schema, regex, ebnf, structural_tag) is not supported when the server is launched with --grammar-backend none":                    "it runs with --grammar-backend none, or with --skip-tokenizer-init",
-		"Failed to compile structural_tag grammar: [15:31:48] /project/cpp/a.cc:1: " + strings.Repeat("é", 400):                                                           strings.Repeat("é", 150),
+		"Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)":                                                                         "it does not compile",
+		"Invalid grammar specification: 'triggers'": "it does not compile",
+		"Grammar-based generation (json_schema, regex, ebnf, structural_tag) is not supported when the server is launched with --grammar-backend none": "it runs with --grammar-backend none, or with --skip-tokenizer-init",
+		"Failed to compile structural_tag grammar: [15:31:48] /project/cpp/a.cc:1: " + strings.Repeat("é", 400):                                        strings.Repeat("é", 150),
 	} {
 		event := fmt.Sprintf(`data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"abort","message":%q,"status_code":400,"err_type":"BadRequestError"},"completion_tokens":1}}`+"\n\n", said)
 		_, err := sglang{}.NewDecoder(&Request{N: 1}).Feed([]byte(event), nil)

@@ -28,6 +28,8 @@ type Engine struct {
 	Variable string
 	// Cumulative says that its events have all ids so far.
 	Cumulative bool
+	// Block is the size in tokens of the blocks that it caches; 0: engine-sim's own. vLLM has 128 on a CPU.
+	Block int
 	// Directives make engine-sim this engine.
 	Directives string
 }
@@ -39,9 +41,9 @@ var Engines = []Engine{
 	{Name: "sglang-no-tokenizer", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_NO_TOKENIZER", Cumulative: true,
 		Directives: "output-ids=cumulative tokenizer=skip"},
 	{Name: "sglang-grpc", Kind: sglangGRPC, Variable: "ENGINE_TEST_SGLANG_GRPC"},
-	{Name: "vllm", Kind: vllm, Variable: "ENGINE_TEST_VLLM"},
-	{Name: "vllm-generate", Kind: vllmGenerate, Variable: "ENGINE_TEST_VLLM"},
-	{Name: "vllm-grpc", Kind: vllmGRPC, Variable: "ENGINE_TEST_VLLM_GRPC"},
+	{Name: "vllm", Kind: vllm, Variable: "ENGINE_TEST_VLLM", Block: 128},
+	{Name: "vllm-generate", Kind: vllmGenerate, Variable: "ENGINE_TEST_VLLM", Block: 128},
+	{Name: "vllm-grpc", Kind: vllmGRPC, Variable: "ENGINE_TEST_VLLM_GRPC", Block: 128},
 	{Name: "llamacpp", Kind: llamacpp, Variable: "ENGINE_TEST_LLAMACPP"},
 }
 

@@ -83,7 +83,7 @@ var table = append([]probe{
 	{name: "no prompt", kinds: overHTTP, prompt: members{}},
 	{name: "prompt of words", kinds: jsonTokens, prompt: []any{"x"}},
 	{name: "prompt of an object", kinds: jsonTokens, prompt: []any{members{"a": 1}}},
-	{name: "id outside the vocabulary", kinds: ofVLLM + " llamacpp", prompt: []any{300000}},
+	{name: "id outside the vocabulary", kinds: vllmHTTP + " llamacpp", prompt: []any{300000}},
 	{name: "unknown model", kinds: vllmHTTP, script: brief, top: members{"model": "nobody"}},
 	{name: "options without a stream", kinds: vllmHTTP, script: brief, whole: true, top: members{"stream_options": members{"include_usage": true}}},
 	{name: "salt of no text", kinds: vllmHTTP, script: brief, top: members{"cache_salt": ""}},

@@ -104,8 +104,9 @@ func (a *abortable) serveAbort(w http.ResponseWriter, r *http.Request) {
 		ID  string `json:"rid"`
 		All bool   `json:"abort_all"`
 	}
-	if json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&body) != nil {
-		writeJSON(w, http.StatusBadRequest, appendError(nil, badJSON()))
+	text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // a body that is cut is no JSON
+	if json.Unmarshal(text, &body) != nil {
+		writeJSON(w, http.StatusBadRequest, appendError(nil, bodyFault(text)))
 		return
 	}
 	if body.All {

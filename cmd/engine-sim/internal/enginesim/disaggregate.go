@@ -1,6 +1,7 @@
 package enginesim
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -425,10 +426,8 @@ func (req *modelRequest) producedText() string {
 	return string(produced)
 }
 
-// appendTransfer appends kv_transfer_params as a member.
+// appendTransfer appends the members of vLLM's whole replies that say where they were computed.
 func (req *modelRequest) appendTransfer(b []byte) []byte {
-	if produced := req.producedText(); produced != "" {
-		b = append(append(b, `,"kv_transfer_params":`...), produced...)
-	}
-	return b
+	b = append(b, `,"metrics":null,"ec_transfer_params":null,"kv_transfer_params":`...)
+	return append(b, cmp.Or(req.producedText(), "null")...)
 }

@@ -61,6 +61,12 @@ type grpcAPI struct {
 	// has a finish reason (TensorRT-LLM).
 	together  bool
 	abortable bool // by the id of a request (SGLang)
+	// Refuses what only this engine refuses, or in other words, given the error so far; nil: nothing.
+	check func(err *apiError, p params, limit, size int) *apiError
+	unset []string // members of which zero stands for the default
+	// A stop id of the request is named as the match, even if it is the primary end token, where the engine
+	// ignores its own (vLLM).
+	namesListed bool
 	// reads which part of a request this engine does; nil: always all
 	partOf   func(*Sim, params) (*requestPart, *apiError)
 	transfer protowire.Number // field number of kv_transfer_params_json in a Complete
@@ -94,8 +100,9 @@ var vllmGRPC = grpcAPI{
 		5: {name: "stream", kind: typeBool}, 8: {name: "kv_transfer_params_json"},
 	},
 	partOf: partOfJSON, transfer: 12,
-	defaults: sampling{temperature: 1},
-	min:      "min_tokens", max: "max_tokens",
+	defaults: sampling{temperature: 1, topP: 1, n: 1},
+	check:    checkVLLMGRPC, unset: []string{"top_p", "n", "repetition_penalty"}, namesListed: true,
+	min: "min_tokens", max: "max_tokens",
 	chunk: 1, complete: 2,
 	chunkFields: replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 7},
 	completeFields: replyFields{
@@ -104,6 +111,7 @@ var vllmGRPC = grpcAPI{
 	readLogprobs: params.readLogprobs, appendLogprobs: appendVLLMColumns,
 	info: infoFields{
 		id: []protowire.Number{1, 6}, generation: 2, context: 3, vocabulary: 4, kind: 8, architectures: 9, stops: 10,
+		health: "Health",
 	},
 	countsDelta: true, repeats: true,
 }
@@ -328,15 +336,17 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 		req.id = s.nextID()
 	}
 
-	var err *apiError
-	if req.prompt, err = p.takePrompt("input_ids"); err != nil {
-		return req, err
-	}
-
 	limit := s.options.ContextLength
 	defaults := a.defaults
 	defaults.maxTokens = limit
-	sampling, err := p.readSampling(defaults, a.min, a.max, "seed")
+	var sampling sampling
+	var err *apiError
+	if req.prompt, err = p.takePrompt("input_ids"); err == nil {
+		sampling, err = p.unlessZero(a.unset).readSampling(defaults, a.min, a.max, "seed")
+	}
+	if a.check != nil {
+		err = a.check(err, p.unlessZero(a.unset), limit, len(req.prompt))
+	}
 	if err != nil {
 		return req, err
 	}
@@ -433,8 +443,9 @@ func (r *grpcReply) last(b []byte, c *choice) []byte {
 		r.message = protowire.AppendString(protowire.AppendTag(r.message, f.finish, protowire.BytesType), finish)
 	}
 
-	// No engine names its primary end token as the one that matched.
-	if n := len(c.output); finish == "stop" && c.output[n-1] != harmony.TokenReturn {
+	// No engine names its primary end token as the one that matched, if it is not told to ignore it.
+	named := r.api.namesListed && c.ignoreEOS
+	if n := len(c.output); finish == "stop" && (c.output[n-1] != harmony.TokenReturn || named) {
 		r.integer(f.matched, int(c.output[n-1]))
 	}
 

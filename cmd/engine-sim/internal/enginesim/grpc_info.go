@@ -21,7 +21,8 @@ type infoFields struct {
 	// Of TensorRT-LLM's max_input_len, which is not the model's.
 	longest                    protowire.Number
 	kind, architectures, stops protowire.Number
-	status                     bool // a HealthCheck says it in words
+	status                     bool   // a HealthCheck says it in words
+	health                     string // what it says beside its flag
 }
 
 // calls are the calls beside Generate, by name.
@@ -30,6 +31,9 @@ func (a grpcAPI) calls(s *Sim) map[string]http.HandlerFunc {
 	healthy := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
 	if a.info.status {
 		healthy = protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "OK")
+	}
+	if a.info.health != "" {
+		healthy = protowire.AppendString(protowire.AppendTag(healthy, 2, protowire.BytesType), a.info.health)
 	}
 	return map[string]http.HandlerFunc{
 		"GetModelInfo":  answerGRPC(info),

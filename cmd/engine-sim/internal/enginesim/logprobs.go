@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -93,8 +94,8 @@ func (p params) readLogprobs() (*int, *apiError) {
 		return nil, badRequest("logprobs", fmt.Sprintf("logprobs must be non-negative or -1, got %d. "+
 			"(parameter=logprobs, value=%d)", asked, asked))
 	case asked > most:
-		return nil, badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater than max "+
-			"allowed: %d (parameter=logprobs, value=%d)", asked, most, asked))
+		return nil, afterHeaders(badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater "+
+			"than max allowed: %d (parameter=logprobs, value=%d)", asked, most, asked)))
 	}
 	return n, nil
 }
@@ -111,12 +112,12 @@ func (p params) readSGLangLogprobs() (*int, *apiError) {
 
 // appendNumber appends a log probability in vLLM's JSON format.
 func appendNumber(b []byte, v float32) []byte {
-	return strconv.AppendFloat(b, max(float64(v), -9999), 'f', -1, 64)
+	return append(b, pythonFloat(max(float64(v), -9999))...)
 }
 
 // appendCompletionLogprobs appends the logprobs of vLLM's completions for the
-// output from an id on.
-func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
+// output from an id on, before which the text has offset characters.
+func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from, offset int) []byte {
 	if req.logprobs == nil {
 		return append(b, "null"...)
 	}
@@ -127,9 +128,11 @@ func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) 
 		return show([]harmony.Token{id})
 	}
 
-	var tokens, values, tops []byte
+	var offsets, tokens, values, tops []byte
 	for place := from; place < len(c.output); place++ {
 		own := c.likelihood(place)
+		offsets = append(strconv.AppendInt(offsets, int64(offset), 10), ',')
+		offset += utf8.RuneCountInString(name(own.id))
 		tokens = append(appendQuoted(tokens, name(own.id)), ',')
 		values = append(appendNumber(values, own.value), ',')
 		tops = append(tops, '{')
@@ -139,7 +142,8 @@ func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) 
 		tops = append(tops[:len(tops)-1], '}', ',')
 	}
 
-	b = append(append(append(b, `{"text_offset":[],"token_logprobs":[`...), trimComma(values)...), `],"tokens":[`...)
+	b = append(append(append(b, `{"text_offset":[`...), trimComma(offsets)...), `],"token_logprobs":[`...)
+	b = append(append(b, trimComma(values)...), `],"tokens":[`...)
 	b = append(append(append(b, trimComma(tokens)...), `],"top_logprobs":[`...), trimComma(tops)...)
 	return append(b, `]}`...)
 }
@@ -224,7 +228,9 @@ func appendColumns(
 
 	inner := pack(nil, own)
 	for i := range own {
-		inner = protowire.AppendBytes(protowire.AppendTag(inner, 3, protowire.BytesType), pack(nil, likeliest(from+i)))
+		if likeliest != nil {
+			inner = protowire.AppendBytes(protowire.AppendTag(inner, 3, protowire.BytesType), pack(nil, likeliest(from+i)))
+		}
 	}
 
 	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), inner)
@@ -239,6 +245,9 @@ func appendSGLangColumns(b []byte, number protowire.Number, c *choice, from, n, 
 // first.
 func appendVLLMColumns(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
 	list := func(place int) []likelihood { return c.ownFirst(place, top)[:top] }
+	if top == 0 {
+		list = nil
+	}
 	return appendColumns(b, number, c, from, n, list)
 }
 

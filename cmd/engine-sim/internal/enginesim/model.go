@@ -22,6 +22,7 @@ var fillerWords = sync.OnceValue(func() []harmony.Token {
 type limits struct {
 	minTokens, maxTokens int
 	stops                []harmony.Token
+	ignoreEOS            bool     // stops are only those of the request
 	grammar              *grammar // nil: no constraint
 }
 

@@ -22,8 +22,7 @@ func (p params) get(name string, v any) *apiError {
 		return nil
 	}
 	if json.Unmarshal(raw, v) != nil {
-		const what = "Input should be a valid number, unable to parse string as a number"
-		return pydantic([]finding{{"int_parsing", name, what, strings.Trim(string(raw), `"`)}})
+		return pydantic([]finding{mismatch(name, raw, v)})
 	}
 	return nil
 }
@@ -73,8 +72,11 @@ func (p params) getAll(fields ...field) *apiError {
 	return nil
 }
 
-// finding is an entry of an engine's validation error.
-type finding struct{ kind, where, what, input string }
+// finding is an entry of an engine's validation error. where is "" for the body itself.
+type finding struct{ kind, where, what, input, context string }
+
+// place is the location of what was found.
+func (f finding) place() string { return strings.TrimSuffix("body."+f.where, ".") }
 
 // pydantic returns vLLM's validation error. Like the real one it repeats the input.
 func pydantic(found []finding) *apiError {
@@ -86,16 +88,15 @@ func pydantic(found []finding) *apiError {
 	b.WriteByte(':')
 
 	for _, f := range found {
-		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': 'body.%s', 'msg': '%s', 'input': '%s'}",
-			f.kind, f.where, f.what, f.input)
+		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': '%s', 'msg': '%s', 'input': '%s'", f.kind, f.place(), f.what, f.input)
+		if f.context != "" {
+			b.WriteString(", 'ctx': {" + f.context + "}")
+		}
+		b.WriteByte('}')
 	}
 	return &apiError{
-		status: http.StatusBadRequest, message: b.String(), kind: "Bad Request", param: "body." + found[0].where,
+		status: http.StatusBadRequest, message: b.String(), kind: "Bad Request", param: found[0].place(), found: found,
 	}
-}
-
-func badJSON() *apiError {
-	return pydantic([]finding{{"json_invalid", "0", "JSON decode error", "<dict of 0 items>"}})
 }
 
 // takePrompt removes the prompt from the members and returns its ids.
@@ -111,7 +112,7 @@ func (p params) takePrompt(name string) ([]harmony.Token, *apiError) {
 	if raw[0] == '"' {
 		var text string
 		if json.Unmarshal(raw, &text) != nil {
-			return nil, badJSON()
+			return nil, bodyFault(raw)
 		}
 		return harmony.AppendEncodeSpecial(nil, text), nil
 	}
@@ -127,7 +128,7 @@ func (p params) takePrompt(name string) ([]harmony.Token, *apiError) {
 
 	for _, id := range ids {
 		if id > lastID {
-			return nil, badRequest("", fmt.Sprintf("Token id %d is out of vocabulary", id))
+			return nil, afterHeaders(badRequest("", fmt.Sprintf("Token id %d is out of vocabulary", id)))
 		}
 	}
 
@@ -137,20 +138,25 @@ func (p params) takePrompt(name string) ([]harmony.Token, *apiError) {
 // lastID is the highest id of the vocabulary.
 const lastID = 201087
 
-// badPrompt returns a validation error with an entry for each element, like engines
-// do.
+// badPrompt returns a validation error with an entry for each way in which vLLM tries to read the
+// prompt: as ids, as lists of ids, as a text, and as texts.
 func badPrompt(name string, raw []byte, bad int) *apiError {
 	var elements []json.RawMessage
 	if json.Unmarshal(raw, &elements) != nil || bad >= len(elements) {
-		return pydantic([]finding{{"list_type", name, "Input should be a valid list", "?"}})
+		return pydantic([]finding{{kind: "list_type", where: name, what: "Input should be a valid list", input: "?"}})
 	}
-	const what = "Input should be a valid integer, unable to parse string as an integer"
-	found := []finding{
-		{"int_parsing", name + "." + strconv.Itoa(bad), what, strings.Trim(string(elements[bad]), `"`)},
-	}
+	const text = "Input should be a valid string"
+	at := func(i int) string { return name + "." + strconv.Itoa(i) }
+
+	found := []finding{noInteger(at(bad), elements[bad])}
 	for i, e := range elements {
-		place := name + "." + strconv.Itoa(i)
-		found = append(found, finding{"list_type", place, "Input should be a valid list", string(e)})
+		found = append(found, finding{"list_type", at(i), "Input should be a valid list", inputShape(e), ""})
+	}
+	found = append(found, finding{"string_type", name, text, inputShape(raw), ""})
+	for i, e := range elements {
+		if e[0] != '"' {
+			found = append(found, finding{"string_type", at(i), text, inputShape(e), ""})
+		}
 	}
 	return pydantic(found)
 }
@@ -201,8 +207,7 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	case s.n < 1:
 		return s, badRequest("", fmt.Sprintf("n must be at least 1, got %d.", s.n))
 	case s.maxTokens < 1:
-		return s, badRequest(maxName, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%s, value=%d)",
-			maxName, s.maxTokens, maxName, s.maxTokens))
+		return s, tooFewTokens(maxName, s.maxTokens)
 	case s.minTokens > s.maxTokens:
 		return s, badRequest("", fmt.Sprintf("%s must be less than or equal to %s=%d, got %d.",
 			minName, maxName, s.maxTokens, s.minTokens))
@@ -212,12 +217,21 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 }
 
 func outOfRange(name, want string, got float64) *apiError {
-	// Python writes a float with a point.
-	x := strconv.FormatFloat(got, 'f', -1, 64)
+	x := pythonFloat(got)
+	return badRequest(name, fmt.Sprintf("%s must be %s, got %s. (parameter=%s, value=%s)", name, want, x, name, x))
+}
+
+func tooFewTokens(name string, got int) *apiError {
+	return badRequest(name, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%s, value=%d)", name, got, name, got))
+}
+
+// pythonFloat writes a float as Python does, with a point.
+func pythonFloat(v float64) string {
+	x := strconv.FormatFloat(v, 'f', -1, 64)
 	if !strings.Contains(x, ".") {
 		x += ".0"
 	}
-	return badRequest(name, fmt.Sprintf("%s must be %s, got %s. (parameter=%s, value=%s)", name, want, x, name, x))
+	return x
 }
 
 func (s sampling) limits(room int) limits {
@@ -226,5 +240,7 @@ func (s sampling) limits(room int) limits {
 	if !s.ignoreEOS {
 		stops = append(stops, eos...)
 	}
-	return limits{minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops, grammar: s.grammar}
+	return limits{
+		minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops, ignoreEOS: s.ignoreEOS, grammar: s.grammar,
+	}
 }

@@ -108,7 +108,7 @@ func (s *Sim) otherModelChat(w http.ResponseWriter, r *http.Request, rec *Record
 
 	// vLLM takes a request that names no model.
 	if body.Model != "" && !s.serves(body.Model) && !slices.Contains(otherModels, body.Model) {
-		unknown := unknownModel(body.Model)
+		unknown := s.unknownModel(body.Model)
 		writeJSON(w, unknown.status, appendError(nil, unknown))
 		return
 	}
@@ -155,7 +155,7 @@ func (s *Sim) otherModelChat(w http.ResponseWriter, r *http.Request, rec *Record
 func (s *Sim) readJSON(w http.ResponseWriter, r *http.Request, rec *Record, v any) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.MaxBody))
 	if err != nil || json.Unmarshal(body, v) != nil {
-		writeJSON(w, http.StatusBadRequest, appendError(nil, badJSON()))
+		writeJSON(w, http.StatusBadRequest, appendError(nil, bodyFault(body)))
 		return false
 	}
 	s.change(rec, func(rec *Record) { rec.Params = body })

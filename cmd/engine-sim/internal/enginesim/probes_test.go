@@ -27,7 +27,9 @@ func TestProbes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sim := New(Options{Models: []string{probes.Model}, ContextLength: probes.ContextLength, Behavior: behavior})
+			sim := New(Options{
+				Models: []string{probes.Model}, ContextLength: probes.ContextLength, BlockSize: e.Block, Behavior: behavior,
+			})
 			server := httptest.NewUnstartedServer(sim)
 			server.Config.Protocols = new(http.Protocols)
 			server.Config.Protocols.SetHTTP1(true)

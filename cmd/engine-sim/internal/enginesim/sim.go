@@ -117,9 +117,14 @@ func defaulted[T int | int64 | time.Duration](v, byDefault T) T {
 }
 
 func (s *Sim) routes() {
-	s.mux.HandleFunc("POST /generate", s.handle(sglangAPI{}))
-	s.mux.HandleFunc("POST /v1/completions", s.handle(vllmAPI{}))
-	s.mux.HandleFunc("POST /inference/v1/generate", s.handle(vllmGenerateAPI{}))
+	for path, a := range map[string]api{
+		"/generate": sglangAPI{}, "/v1/completions": vllmAPI{}, "/inference/v1/generate": vllmGenerateAPI{},
+	} {
+		s.mux.HandleFunc("POST "+path, s.handle(a))
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, http.StatusMethodNotAllowed, []byte(`{"detail":"Method Not Allowed"}`))
+		})
+	}
 	s.mux.HandleFunc("POST /completion", s.handle(llamacppAPI{}))
 
 	for _, a := range grpcAPIs {
@@ -339,7 +344,7 @@ func parse(a api, body []byte) (map[string]json.RawMessage, *apiError) {
 	}
 	var params map[string]json.RawMessage
 	if json.Unmarshal(body, &params) != nil {
-		return nil, badJSON()
+		return nil, bodyFault(body)
 	}
 	return params, nil
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// vllmAPI is POST /v1/completions of vLLM 0.32.
+// vllmAPI is POST /v1/completions of vLLM 0.33.
 type vllmAPI struct{}
 
 func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
@@ -36,13 +38,16 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 		req.id = s.nextID()
 	}
 
+	if string(p["prompt"]) == "[]" {
+		return req, badRequest("prompt", "You must pass at least one prompt (parameter=prompt)")
+	}
 	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
 		return req, err
 	}
 
 	if !s.serves(req.model) {
-		return req, unknownModel(req.model)
+		return req, s.unknownModel(req.model)
 	}
 
 	if !req.stream && len(p["stream_options"]) > 0 {
@@ -53,20 +58,14 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	// 16 is vLLM's own default.
 	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 16}
 	sampling, err := p.readSampling(defaults, "min_tokens", "max_tokens", "seed")
-	if err != nil {
-		return req, err
-	}
-	if sampling.n > 1 && sampling.temperature == 0 {
-		return req, badRequest("", fmt.Sprintf("n must be 1 when using greedy sampling, got %d.", sampling.n))
-	}
-
+	err = refusedTag(err, badRequest("structured_outputs",
+		"Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)"))
 	limit := s.options.ContextLength
-	// vLLM shortens the limit silently to what fits after the prompt, but not to the context.
-	if sampling.maxTokens > limit {
-		return req, outputTooLong(limit, sampling.maxTokens)
-	}
-	if len(req.prompt) >= limit {
-		return req, promptTooLong(limit, len(req.prompt))
+	if err = firstOf(
+		err, p.emptySalt(), p.checkCompletion(), checkGreedy(sampling), checkLength(limit, len(req.prompt), sampling),
+		p.checkRanges(), p.checkBias(),
+	); err != nil {
+		return req, err
 	}
 
 	if req.logprobs, err = p.readLogprobs(); err != nil {
@@ -78,12 +77,50 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	return req, nil
 }
 
-func unknownModel(model string) *apiError {
+// checkCompletion refuses what only completions refuse, or in other words.
+func (p params) checkCompletion() *apiError {
+	if bad := p.badBiases(); len(bad) > 0 {
+		list := "['" + strings.Join(bad, "', '") + "']"
+		return badRequest("logit_bias", fmt.Sprintf("logit_bias contains key(s) that cannot be converted to integer "+
+			"token IDs: %s (parameter=logit_bias, value=%s)", list, list))
+	}
+	logprobs := 0
+	if err := p.get("logprobs", &logprobs); err != nil || logprobs >= -1 {
+		return err
+	}
+	return badRequest("logprobs", fmt.Sprintf("`logprobs` must be a positive value or -1. "+
+		"(parameter=logprobs, value=%d)", logprobs))
+}
+
+func checkGreedy(s sampling) *apiError {
+	if s.n > 1 && s.temperature == 0 {
+		return badRequest("", fmt.Sprintf("n must be 1 when using greedy sampling, got %d.", s.n))
+	}
+	return nil
+}
+
+// checkLength checks the lengths of the prompt and the output. vLLM shortens the limit silently to
+// what fits after the prompt, but not to the context.
+func checkLength(limit, size int, s sampling) *apiError {
+	switch {
+	case s.maxTokens > limit:
+		return outputTooLong(limit, s.maxTokens)
+	case size > limit:
+		return promptTooLong(limit, size)
+	case size == limit:
+		// The limit is shortened to nothing.
+		return tooFewTokens("max_tokens", 0)
+	}
+	return nil
+}
+
+func (s *Sim) unknownModel(model string) *apiError {
 	return &apiError{
-		status:  http.StatusNotFound,
-		message: "The model `" + model + "` does not exist.",
-		kind:    "NotFoundError",
-		param:   "model",
+		status: http.StatusNotFound,
+		message: "The model `" + model + "` does not exist. Valid aliases: " +
+			strings.Join(s.options.Models, ", ") + ".",
+		kind:  "NotFoundError",
+		param: "model",
 	}
 }
 
@@ -101,13 +138,21 @@ func outputTooLong(limit, size int) *apiError {
 		size, limit, size))
 }
 
-func (vllmAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
+func (vllmAPI) writeError(w http.ResponseWriter, err *apiError, stream bool) {
+	if stream && err.late {
+		o := newWire(w, formEvents, Behavior{})
+		if o.begin() == nil {
+			_ = o.sendError(err) // the client may have disconnected
+		}
+		return
+	}
 	writeJSON(w, err.status, appendError(nil, err))
 }
 
 func (vllmAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
 	return &vllmReply{
 		req: req, id: quote("cmpl-" + req.id), choices: choices, texts: make([]harmony.Decoder, len(choices)),
+		offsets: make([]int, len(choices)),
 	}
 }
 
@@ -119,16 +164,20 @@ type vllmReply struct {
 	id      string // as JSON
 	choices []*choice
 	texts   []harmony.Decoder // by choice
+	offsets []int             // by choice: characters before the next event
 	text    []byte
 }
 
 func (r *vllmReply) event(b []byte, c *choice, from int) []byte {
 	b = r.head(b)
-	b = r.choice(b, c, from, from == 0)
-	b = append(b, ']')
+	b = append(r.choice(b, c, from, from == 0), `}],"kv_transfer_params":null`...)
 	if r.req.continuousUsage {
 		b = append(b, `,"usage":`...)
-		b = r.counts(b, false)
+		b = append(appendVLLMUsage(b, r.req, r.choices), '}')
+	}
+	// The event of the usage has it otherwise.
+	if c.finish != "" && !r.req.includeUsage {
+		b = append(b, `,"system_fingerprint":"`+buildName+`"`...)
 	}
 	return append(b, '}')
 }
@@ -143,27 +192,31 @@ func (r *vllmReply) head(b []byte) []byte {
 	return append(b, `,"choices":[`...)
 }
 
+// choice encodes a choice without its closing brace.
 func (r *vllmReply) choice(b []byte, c *choice, from int, first bool) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendInt(b, int64(c.index), 10)
 	b = append(b, `,"text":`...)
-	b = appendQuoted(b, r.newText(c, from))
+	text, offset := r.newText(c, from), r.offsets[c.index]
+	r.offsets[c.index] += utf8.RuneCountInString(text)
+	b = appendQuoted(b, text)
 	b = append(b, `,"logprobs":`...)
-	b = appendCompletionLogprobs(b, r.req, c, from)
+	b = appendCompletionLogprobs(b, r.req, c, from, offset)
 	b = append(b, `,"finish_reason":`...)
 	b = appendVLLMFinish(b, c)
-	if r.req.returnIDs {
-		b = append(b, `,"prompt_token_ids":`...)
-		// The prompt is in the first chunk of each choice only, and null later.
-		if first {
-			b = appendIDs(b, r.req.prompt)
-		} else {
-			b = append(b, "null"...)
-		}
-		b = append(b, `,"token_ids":`...)
-		b = appendIDs(b, c.output[from:])
+	if !r.req.returnIDs {
+		return append(b, `,"prompt_token_ids":null,"token_ids":null,"weight_versions":null`...)
 	}
-	return append(b, '}')
+	b = append(b, `,"prompt_token_ids":`...)
+	// The prompt is in the first chunk of each choice only, and null later.
+	if first {
+		b = appendIDs(b, r.req.prompt)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"token_ids":`...)
+	b = appendIDs(b, c.output[from:])
+	return append(b, `,"weight_versions":null`...)
 }
 
 // newText returns the text of the output from an id on, without the stop token.
@@ -190,12 +243,8 @@ func (r *vllmReply) usage(b []byte) []byte {
 		return b
 	}
 	b = append(r.head(b), `],"usage":`...)
-	b = r.counts(b, true)
+	b = appendStreamUsage(b, r.req, r.choices)
 	return append(b, `,"system_fingerprint":"`+buildName+`"}`...)
-}
-
-func (r *vllmReply) counts(b []byte, details bool) []byte {
-	return appendVLLMUsage(b, r.req, r.choices, details)
 }
 
 func (r *vllmReply) single(b []byte) []byte {
@@ -204,9 +253,9 @@ func (r *vllmReply) single(b []byte) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = r.choice(b, c, 0, true)
+		b = append(r.choice(b, c, 0, true), `,"routed_experts":null,"prompt_logprobs":null}`...)
 	}
-	b = append(b, `],"usage":`...)
-	b = r.counts(b, true)
-	return append(r.req.appendTransfer(append(b, `,"system_fingerprint":"`+buildName+`"`...)), '}')
+	b = append(b, `],"service_tier":null,"system_fingerprint":"`+buildName+`","usage":`...)
+	b = appendWholeUsage(b, r.req, r.choices)
+	return append(r.req.appendTransfer(b), '}')
 }

@@ -137,6 +137,10 @@ type apiError struct {
 	message string
 	kind    string
 	param   string
+	// The findings of a validation error, of which the message is the text.
+	found []finding
+	// vLLM finds it when it has begun to stream.
+	late bool
 	// Lengths of a prompt that llama.cpp does not take.
 	prompt, context int
 	// Why xgrammar does not compile the request's grammar, with the place in its own source;
@@ -150,9 +154,12 @@ func badRequest(param, message string) *apiError {
 	return &apiError{status: http.StatusBadRequest, message: message, kind: "BadRequestError", param: param}
 }
 
+// invalidTag is the message of a structural tag that no engine takes.
+const invalidTag = "Invalid structural tag specification."
+
 // badGrammar is the error of a grammar that does not compile. vLLM keeps the reason to itself.
 func badGrammar(place string, reason error) *apiError {
-	err := badRequest("", "Invalid structural tag specification.")
+	err := badRequest("", invalidTag)
 	err.grammar = "[12:00:00] /project/cpp/" + place + ": " + reason.Error()
 	return err
 }
