@@ -345,7 +345,7 @@ func (f failure) grammarFault() string {
 		return ""
 	}
 	reason := serverPath.ReplaceAllString(m[1], "…")
-	reason = strings.TrimRight(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), " .\r")
+	reason = strings.TrimRight(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), " .:\r")
 	return cmp.Or(reason, doesNotCompile)
 }
 

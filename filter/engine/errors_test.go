@@ -109,6 +109,42 @@ var readErrorCases = []struct {
 		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: temperature must be non-negative, got -1.0."},
 	},
 	{
+		"SGLang: wrong type", 400, `{"error":"invalid type: string \"hot\", expected f64"}`,
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"SGLang: unknown field", 400, "{\"error\":\"unknown field `nosuch`, expected one of `max_new_tokens`, `stop`, `temperature`\"}",
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"SGLang: token outside the vocabulary", 400, errorObject("logit_bias must has keys in [0, 201087], got 300000."),
+		apierror.Error{Status: 400, Param: "logit_bias", Message: "The engine refused logit_bias."},
+	},
+	{
+		"SGLang: bias of no token", 400, errorObject("invalid literal for int() with base 10: 'x'"),
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"SGLang: penalty", 400, errorObject("repetition_penalty must be in (0, 2] (1.0 = no penalty), got 3."),
+		apierror.Error{Status: 400, Param: "repetition_penalty", Message: "The engine refused repetition_penalty: repetition_penalty must be in (0, 2] (1.0 = no penalty), got 3."},
+	},
+	{
+		"SGLang: minimum", 400, errorObject("min_new_tokens must be in [0, max_new_tokens(60)], got 100."),
+		apierror.Error{Status: 400, Param: "min_tokens", Message: "The engine refused min_tokens: min_new_tokens must be in [0, max_new_tokens(60)], got 100."},
+	},
+	{
+		"SGLang: elements of a prompt", 400, `{"object":"error","message":"1 validation error:\n  {'type': 'value_error', 'loc': ('body', 'input_ids'), 'msg': 'Value error, elements must be int or list; got str', 'input': ['nope'], 'ctx': {'error': ValueError('elements must be int or list; got str')}}","type":"Bad Request","param":null,"code":400}`,
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"SGLang: empty prompt", 400, errorObject("input_ids cannot be empty."),
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"SGLang: duplicate id", 400, errorObject("Duplicate request ID detected: nope"),
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
 		"SGLang: own names", 400, errorObject("max_new_tokens must be at least 0, got -1."),
 		apierror.Error{Status: 400, Param: "max_tokens", Message: "The engine refused max_tokens: max_new_tokens must be at least 0, got -1."},
 	},
@@ -295,6 +331,7 @@ func TestGrammarFault(t *testing.T) {
 		"Failed to compile ebnf grammar: [15:31:48] /project/cpp/regex_converter.cc:83: Regex parsing error at position 5: The parenthesis is not closed.\n":              "Regex parsing error at position 5: The parenthesis is not closed",
 		"the engine could not continue the request under its constraint: the scheduler aborted the request: Failed to compile structural_tag grammar: no /usr/lib/x/y.so": "no …",
 		"Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)":                                                                         "it does not compile",
+		"Failed to compile structural_tag grammar: Grammar compilation failed: ":                                                                                          "Grammar compilation failed",
 		"Invalid grammar specification: 'triggers'": "it does not compile",
 		"Grammar-based generation (json_schema, regex, ebnf, structural_tag) is not supported when the server is launched with --grammar-backend none": "it runs with --grammar-backend none, or with --skip-tokenizer-init",
 		"Failed to compile structural_tag grammar: [15:31:48] /project/cpp/a.cc:1: " + strings.Repeat("é", 400):                                        strings.Repeat("é", 150),

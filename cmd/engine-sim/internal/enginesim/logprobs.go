@@ -200,8 +200,10 @@ func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []by
 	}
 
 	b = append(append(append(b, `,"input_token_logprobs":[],"output_token_logprobs":[`...), trimComma(own)...), ']')
+	b = fmt.Appendf(b, `,"output_token_logprobs_length":%d`, len(c.output)-from)
 	if *req.logprobs > 0 {
-		b = append(append(append(b, `,"output_top_logprobs":[`...), trimComma(tops)...), ']')
+		b = append(b, `,"input_top_logprobs":[],"output_top_logprobs":[`...)
+		b = append(append(b, trimComma(tops)...), ']')
 	}
 	return b
 }

@@ -35,6 +35,13 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 		source = "text"
 	}
 
+	if !p.has(source) {
+		return req, refusal("Either text, input_ids or input_embeds should be provided.")
+	}
+	if string(p[source]) == "[]" {
+		return req, refusal("input_ids cannot be empty.")
+	}
+
 	var err *apiError
 	if req.prompt, err = p.takePrompt(source); err != nil {
 		return req, err
@@ -42,11 +49,19 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 
 	// 128 is SGLang's own default.
 	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}
-	sampling, err := params(inner).readSampling(defaults, "min_new_tokens", "max_new_tokens", "sampling_seed")
+	err = params(inner).checkSGLangRanges()
+	sampling := defaults
+	if err == nil {
+		sampling, err = params(inner).readSampling(defaults, "min_new_tokens", "max_new_tokens", "sampling_seed")
+	}
 	if err != nil && err.grammar == "" {
 		err.kind, err.param = "invalid_request_error", ""
 	}
 	if err != nil {
+		return req, err
+	}
+
+	if err = params(inner).get("no_stop_trim", &req.keepsEnd); err != nil {
 		return req, err
 	}
 
@@ -77,6 +92,45 @@ func refusal(format string, args ...any) *apiError {
 	return &apiError{
 		status: http.StatusBadRequest, message: fmt.Sprintf(format, args...), kind: "invalid_request_error",
 	}
+}
+
+// checkSGLangRanges refuses in the words of SGLang.
+func (p params) checkSGLangRanges() *apiError {
+	temperature, topP := 1.0, 1.0
+	minP, frequency, presence, repetition := 0.0, 0.0, 0.0, 1.0
+	if err := p.getAll(
+		field{"temperature", &temperature}, field{"top_p", &topP}, field{"min_p", &minP},
+		field{"frequency_penalty", &frequency}, field{"presence_penalty", &presence},
+		field{"repetition_penalty", &repetition},
+	); err != nil {
+		return err
+	}
+
+	switch {
+	case temperature < 0:
+		return refusal("temperature must be a non-negative finite number, got %v.", temperature)
+	case topP <= 0 || topP > 1:
+		return refusal("top_p must be in (0, 1], got %v.", topP)
+	case minP < 0 || minP > 1:
+		return refusal("min_p must be in [0, 1], got %v.", minP)
+	case frequency < -2 || frequency > 2:
+		return refusal("frequency_penalty must be in [-2, 2], got %v.", frequency)
+	case presence < -2 || presence > 2:
+		return refusal("presence_penalty must be in [-2, 2], got %v.", presence)
+	case repetition <= 0 || repetition > 2:
+		return refusal("repetition_penalty must be in (0, 2] (1.0 = no penalty), got %v.", repetition)
+	}
+
+	for _, name := range p.biases() {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			return refusal("invalid literal for int() with base 10: '%s'", name)
+		}
+		if id < 0 || id > lastID {
+			return refusal("logit_bias must has keys in [0, %d], got %d.", lastID, id)
+		}
+	}
+	return nil
 }
 
 // writeError answers a streaming request with an error in the stream, like SGLang
@@ -171,8 +225,8 @@ func (r *sglangReply) event(b []byte, c *choice, from int) []byte {
 
 func (r *sglangReply) decode(t *sglangText, c *choice, from int) {
 	for i, id := range c.output[from:] {
-		// The end token is among the ids, and has no text.
-		if c.finish == "stop" && from+i == len(c.output)-1 {
+		// The end token is among the ids, and has a text only with no_stop_trim.
+		if !r.req.keepsEnd && c.finish == "stop" && from+i == len(c.output)-1 {
 			break
 		}
 		t.all, _ = t.decoder.Append(t.all, id)
@@ -207,7 +261,13 @@ func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []by
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
 	b = append(b, `,"cached_tokens":`...)
 	b = strconv.AppendInt(b, int64(r.req.cached), 10)
-	b = append(b, `,"cached_tokens_details":null,"dp_rank":null`...)
+	b = append(b, `,"cached_tokens_details":`...)
+	if r.req.cached > 0 {
+		b = fmt.Appendf(b, `{"device":%d,"host":0}`, r.req.cached)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"dp_rank":null,"storage_prefetch_wait":0.0,"storage_staging_wait":0.0`...)
 	b = appendSGLangLogprobs(b, r.req, c, len(c.output)-len(ids))
 	if c.finish != "" {
 		b = append(b, `,"weight_versions":[{"version":"`+weightVersion+`","start":0,"end":`...)

@@ -214,6 +214,7 @@ type parser interface {
 
 // modelRequest is a request to the model, independent of the API.
 type modelRequest struct {
+	keepsEnd bool // the end token has a text
 	id       string
 	model    string
 	prompt   []harmony.Token
