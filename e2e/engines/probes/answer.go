@@ -347,6 +347,9 @@ var (
 	aLine    = regexp.MustCompile(`(\.cc|\.h|\.py):\d+`)
 	aLong    = regexp.MustCompile(`\[\d+(?:, ?\d+){7,}\]`)
 	aPointer = regexp.MustCompile(`0x[0-9a-f]{6,}`)
+	// Where the engine is installed, and the line of its code in a traceback.
+	aPackage = regexp.MustCompile(`/[^\s"']*/site-packages/`)
+	aCodeRow = regexp.MustCompile(`(\.py\\?"), line \d+`)
 )
 
 // shown is a text without what differs from run to run.
@@ -359,6 +362,8 @@ func (r *reading) shown(s string) string {
 	s = aLine.ReplaceAllString(s, "$1:LINE")
 	s = aLong.ReplaceAllString(s, "[IDS]")
 	s = aPointer.ReplaceAllString(s, "POINTER")
+	s = aPackage.ReplaceAllString(s, "PACKAGES/")
+	s = aCodeRow.ReplaceAllString(s, "$1, line LINE")
 	const most = 600
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
