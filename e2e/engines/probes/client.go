@@ -79,10 +79,10 @@ func (c *client) probe(ctx context.Context, p *probe) (string, error) {
 // a whole one when the engine has had time to begin.
 func (c *client) ask(ctx context.Context, p *probe, id string, begun func() error) (string, error) {
 	failed := make(chan error, 1)
-	failed <- nil
 	if begun != nil && p.whole {
-		<-failed
 		time.AfterFunc(pause/2, func() { failed <- begun() })
+	} else {
+		failed <- nil
 	}
 
 	resp, r, err := c.generate(ctx, p, id)

@@ -27,25 +27,62 @@ var ownNames = map[string]map[string]string{
 
 // encode returns the body of a request, for gRPC without its frame, and its headers.
 func (e Engine) encode(p *probe, id string, prompt []harmony.Token) ([]byte, map[string]string) {
-	sampling := members{
-		"max": 60, "temperature": 0, "skip_special_tokens": false, "stop_token_ids": []int{200002, 200012},
-	}
-	top := members{"stream": !p.whole}
-	if e.Kind == llamacpp {
-		// Its model has no player: its answers end at the limit, and so must those of engine-sim.
-		sampling["max"] = 4
-	}
-	if e.Kind == sglang || e.Kind == sglangGRPC {
-		sampling["no_stop_trim"] = true
-	}
 	if s := e.service(); s != nil {
-		maps.Copy(sampling, members{"top_p": 1, "top_k": s.noTopK, "repetition_penalty": 1, "n": 1})
-		maps.Copy(sampling, p.sampling)
+		sampling := members{"top_p": 1, "top_k": s.noTopK, "repetition_penalty": 1, "n": 1}
+		maps.Copy(sampling, e.sampling(p))
+		top := members{"stream": !p.whole}
 		maps.Copy(top, p.top)
 		return s.encode(id, prompt, sampling, top), nil
 	}
 
+	top := members{"stream": !p.whole}
+	promptName := e.addMembers(top, id, e.named(e.sampling(p)))
+	if !p.whole && (e.Kind == vllm || e.Kind == vllmGenerate) {
+		top["stream_options"] = members{"include_usage": true}
+	}
+
+	switch p.prompt.(type) {
+	case nil, string:
+		top[promptName] = prompt
+	case members: // no prompt at all
+	default:
+		top[promptName] = p.prompt
+	}
+
+	// What the probe itself says comes last, so that it can leave anything out.
+	maps.Copy(top, p.top)
+	maps.DeleteFunc(top, func(_ string, value any) bool { return value == nil })
+
+	header := map[string]string{}
+	if value, ok := top["x-request-id"].(string); ok {
+		header["x-request-id"] = value
+		delete(top, "x-request-id")
+	}
+	body, err := json.Marshal(top)
+	if err != nil {
+		panic(err) // the table is made of what JSON has
+	}
+	return body, header
+}
+
+// sampling are the sampling parameters of a probe, by the names of the table.
+func (e Engine) sampling(p *probe) members {
+	sampling := members{
+		"max": 60, "temperature": 0, "skip_special_tokens": false, "stop_token_ids": []int{200002, 200012},
+	}
+	switch e.Kind {
+	case llamacpp:
+		// Its model has no player: its answers end at the limit, and so must those of engine-sim.
+		sampling["max"] = 4
+	case sglang, sglangGRPC:
+		sampling["no_stop_trim"] = true
+	}
 	maps.Copy(sampling, p.sampling)
+	return sampling
+}
+
+// named gives parameters the names that an HTTP API has for them. It leaves out those that are nil.
+func (e Engine) named(sampling members) members {
 	named := members{}
 	for name, value := range sampling {
 		own, renamed := ownNames[e.Kind][name]
@@ -59,50 +96,26 @@ func (e Engine) encode(p *probe, id string, prompt []harmony.Token) ([]byte, map
 			named[name] = value
 		}
 	}
+	return named
+}
 
-	header := map[string]string{}
-	var promptName string
+// addMembers adds what an HTTP API wants beside the prompt, and returns the prompt's name.
+func (e Engine) addMembers(top members, id string, sampling members) (promptName string) {
 	switch e.Kind {
 	case sglang:
-		promptName, top["rid"], top["sampling_params"] = "input_ids", id, named
+		maps.Copy(top, members{"rid": id, "sampling_params": sampling})
+		return "input_ids"
 	case vllmGenerate:
-		promptName, top["sampling_params"] = "token_ids", named
-		maps.Copy(top, members{"model": Model, "x-request-id": id})
+		maps.Copy(top, members{"model": Model, "x-request-id": id, "sampling_params": sampling})
+		return "token_ids"
 	case vllm:
-		promptName = "prompt"
-		maps.Copy(top, named)
+		maps.Copy(top, sampling)
 		maps.Copy(top, members{"model": Model, "return_token_ids": true, "x-request-id": id})
 	case llamacpp:
-		promptName = "prompt"
-		maps.Copy(top, named)
+		maps.Copy(top, sampling)
 		maps.Copy(top, members{"return_tokens": true, "cache_prompt": true})
 	}
-	if !p.whole && (e.Kind == vllm || e.Kind == vllmGenerate) {
-		top["stream_options"] = members{"include_usage": true}
-	}
-
-	switch p.prompt.(type) {
-	case nil, string:
-		top[promptName] = prompt
-	case members: // no prompt at all
-	default:
-		top[promptName] = p.prompt
-	}
-	for name, value := range p.top {
-		top[name] = value
-		if value == nil {
-			delete(top, name)
-		}
-	}
-	if value, ok := top["x-request-id"].(string); ok {
-		header["x-request-id"] = value
-		delete(top, "x-request-id")
-	}
-	body, err := json.Marshal(top)
-	if err != nil {
-		panic(err) // the table is made of what JSON has
-	}
-	return body, header
+	return "prompt"
 }
 
 // service is what differs between gRPC services. The numbers are those of smg-grpc-proto.
@@ -110,10 +123,8 @@ type service struct {
 	path          string
 	noTopK        int // no limit
 	sampling, top map[string]protowire.Number
-	bias          protowire.Number
 	response      names
 	info          names
-	health        names
 }
 
 // floats are the parameters that are floats.

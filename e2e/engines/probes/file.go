@@ -104,11 +104,11 @@ func Newest(dir string, e Engine) (*File, error) {
 
 // numbers are the numbers of a version, in order.
 func numbers(path string) []int {
-	var list []int
-	digit := func(r rune) bool { return r < '0' || r > '9' }
-	for _, part := range strings.FieldsFunc(filepath.Base(path), digit) {
-		n, _ := strconv.Atoi(part)
-		list = append(list, n)
+	between := func(r rune) bool { return r < '0' || r > '9' }
+	parts := strings.FieldsFunc(filepath.Base(path), between)
+	list := make([]int, len(parts))
+	for i, part := range parts {
+		list[i], _ = strconv.Atoi(part)
 	}
 	return list
 }

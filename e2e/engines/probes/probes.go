@@ -38,8 +38,10 @@ type Engine struct {
 var Engines = []Engine{
 	{Name: "sglang", Kind: sglang, Variable: "ENGINE_TEST_SGLANG", Cumulative: true, Directives: "output-ids=cumulative"},
 	{Name: "sglang-incremental", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_INCREMENTAL"},
-	{Name: "sglang-no-tokenizer", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_NO_TOKENIZER", Cumulative: true,
-		Directives: "output-ids=cumulative tokenizer=skip"},
+	{
+		Name: "sglang-no-tokenizer", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_NO_TOKENIZER", Cumulative: true,
+		Directives: "output-ids=cumulative",
+	},
 	{Name: "sglang-grpc", Kind: sglangGRPC, Variable: "ENGINE_TEST_SGLANG_GRPC"},
 	{Name: "vllm", Kind: vllm, Variable: "ENGINE_TEST_VLLM", Block: 128},
 	{Name: "vllm-generate", Kind: vllmGenerate, Variable: "ENGINE_TEST_VLLM", Block: 128},

@@ -122,8 +122,7 @@ var table = append([]probe{
 
 // refusals are requests with one parameter that the engine does not take.
 func refusals() []probe {
-	var list []probe
-	for _, r := range []struct {
+	rows := []struct {
 		name, kinds string
 		value       any
 	}{
@@ -150,14 +149,18 @@ func refusals() []probe {
 		{"logit_bias", jsonTokens, members{"300000": 1}},
 		{"nosuch", overHTTP, 7},
 		{"repeat_last_n", llamacpp, -1},
-	} {
+	}
+	// SGLang refuses a stream in the stream, and the same request with a status otherwise.
+	whole := []string{"temperature", "top_p", "n"}
+
+	list := make([]probe, 0, len(rows)+len(whole))
+	for _, r := range rows {
 		list = append(list, probe{
 			name: "refusal: " + show(r.name, r.value), kinds: r.kinds, script: brief,
 			sampling: members{r.name: r.value},
 		})
 	}
-	// SGLang refuses a stream in the stream, and the same request with a status otherwise.
-	for _, name := range []string{"temperature", "top_p", "n"} {
+	for _, name := range whole {
 		list = append(list, probe{
 			name: "refusal, whole: " + show(name, -1), kinds: jsonTokens, script: brief, whole: true,
 			sampling: members{name: -1},

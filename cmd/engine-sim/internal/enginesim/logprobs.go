@@ -94,8 +94,8 @@ func (p params) readLogprobs() (*int, *apiError) {
 		return nil, badRequest("logprobs", fmt.Sprintf("logprobs must be non-negative or -1, got %d. "+
 			"(parameter=logprobs, value=%d)", asked, asked))
 	case asked > most:
-		return nil, afterHeaders(badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater "+
-			"than max allowed: %d (parameter=logprobs, value=%d)", asked, most, asked)))
+		return nil, afterHeaders(badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, "+
+			"which is greater than max allowed: %d (parameter=logprobs, value=%d)", asked, most, asked)))
 	}
 	return n, nil
 }
@@ -230,9 +230,11 @@ func appendColumns(
 
 	inner := pack(nil, own)
 	for i := range own {
-		if likeliest != nil {
-			inner = protowire.AppendBytes(protowire.AppendTag(inner, 3, protowire.BytesType), pack(nil, likeliest(from+i)))
+		if likeliest == nil {
+			break
 		}
+		inner = protowire.AppendTag(inner, 3, protowire.BytesType)
+		inner = protowire.AppendBytes(inner, pack(nil, likeliest(from+i)))
 	}
 
 	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), inner)

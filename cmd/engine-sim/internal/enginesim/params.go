@@ -88,7 +88,8 @@ func pydantic(found []finding) *apiError {
 	b.WriteByte(':')
 
 	for _, f := range found {
-		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': '%s', 'msg': '%s', 'input': '%s'", f.kind, f.place(), f.what, f.input)
+		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': '%s', 'msg': '%s', 'input': '%s'",
+			f.kind, f.place(), f.what, f.input)
 		if f.context != "" {
 			b.WriteString(", 'ctx': {" + f.context + "}")
 		}
@@ -222,7 +223,7 @@ func outOfRange(name, want string, got float64) *apiError {
 }
 
 func tooFewTokens(name string, got int) *apiError {
-	return badRequest(name, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%s, value=%d)", name, got, name, got))
+	return badRequest(name, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%[1]s, value=%[2]d)", name, got))
 }
 
 // pythonFloat writes a float as Python does, with a point.
@@ -241,6 +242,7 @@ func (s sampling) limits(room int) limits {
 		stops = append(stops, eos...)
 	}
 	return limits{
-		minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops, ignoreEOS: s.ignoreEOS, grammar: s.grammar,
+		minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops, ignoreEOS: s.ignoreEOS,
+		grammar: s.grammar,
 	}
 }

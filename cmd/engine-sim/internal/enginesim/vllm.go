@@ -61,7 +61,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	err = refusedTag(err, badRequest("structured_outputs",
 		"Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)"))
 	limit := s.options.ContextLength
-	if err = firstOf(
+	if err := firstOf(
 		err, p.emptySalt(), p.checkCompletion(), checkGreedy(sampling), checkLength(limit, len(req.prompt), sampling),
 		p.checkRanges(), p.checkBias(),
 	); err != nil {

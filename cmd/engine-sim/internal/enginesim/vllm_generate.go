@@ -51,7 +51,7 @@ func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.Raw
 	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: limit}
 	sampling, err := params(inner).readSampling(defaults, "min_tokens", "max_tokens", "seed")
 	err = refusedTag(err, afterHeaders(badRequest("", invalidGrammar)))
-	if err = firstOf(
+	if err := firstOf(
 		ofObject(err, inner), p.emptySalt(), params(inner).checkBiasNames(), params(inner).checkRanges(),
 		checkDecoder(limit, len(req.prompt)), params(inner).checkBias(),
 	); err != nil {
