@@ -132,6 +132,7 @@ func (r *reading) readEvents(body io.Reader) error {
 		if line == "" {
 			continue
 		}
+
 		data, ok := strings.CutPrefix(line, "data: ")
 		if !ok || data == "[DONE]" {
 			if err := r.add(line); err != nil {
@@ -143,6 +144,8 @@ func (r *reading) readEvents(body io.Reader) error {
 			return err
 		}
 	}
+
+	// A line without an end, as of a connection that was cut.
 	if lines.Err() != nil {
 		return r.add("cut")
 	}
@@ -188,10 +191,8 @@ func (r *reading) takeOutput(v any, index int) {
 	if n, ok := object["index"].(json.Number); ok {
 		index, _ = strconv.Atoi(n.String())
 	}
+
 	cumulative := r.engine.Cumulative
-	if _, repeats := object["repeats"]; repeats {
-		return
-	}
 	for _, name := range idNames {
 		list, ok := object[name].([]any)
 		if !ok {
@@ -205,6 +206,7 @@ func (r *reading) takeOutput(v any, index int) {
 			r.outputs[index] = append(r.outputs[index], harmony.Token(n))
 		}
 	}
+
 	for _, name := range textNames {
 		text, ok := object[name].(string)
 		if !ok {
@@ -311,6 +313,8 @@ func (r *reading) numberShape(name string, n json.Number, completion int) string
 	if slices.Contains(verbatim, name) {
 		return n.String()
 	}
+
+	// Counts are shown by what they should be: a wrong one is a number in the file.
 	switch name {
 	case "prompt_tokens", "tokens_evaluated":
 		if n.String() == strconv.Itoa(r.prompt) {
@@ -335,6 +339,7 @@ func (r *reading) numberShape(name string, n json.Number, completion int) string
 		}
 		return "some"
 	}
+
 	if strings.ContainsAny(n.String(), ".eE") {
 		return "float"
 	}

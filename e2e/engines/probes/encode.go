@@ -26,7 +26,7 @@ var ownNames = map[string]map[string]string{
 }
 
 // encode returns the body of a request, for gRPC without its frame, and its headers.
-func (e Engine) encode(p *probe, id string, prompt []harmony.Token) ([]byte, map[string]string) {
+func (e Engine) encode(p *probe, id string, prompt []harmony.Token) (body []byte, header map[string]string) {
 	if s := e.service(); s != nil {
 		sampling := members{"top_p": 1, "top_k": s.noTopK, "repetition_penalty": 1, "n": 1}
 		maps.Copy(sampling, e.sampling(p))
@@ -53,7 +53,7 @@ func (e Engine) encode(p *probe, id string, prompt []harmony.Token) ([]byte, map
 	maps.Copy(top, p.top)
 	maps.DeleteFunc(top, func(_ string, value any) bool { return value == nil })
 
-	header := map[string]string{}
+	header = map[string]string{}
 	if value, ok := top["x-request-id"].(string); ok {
 		header["x-request-id"] = value
 		delete(top, "x-request-id")

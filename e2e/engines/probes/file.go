@@ -141,6 +141,7 @@ func (f *File) Check(answers []Answer) error {
 	var faults []error
 	for _, a := range answers {
 		row := f.row(a.Probe)
+
 		switch {
 		case row == nil:
 			faults = append(faults, fmt.Errorf("%s: the engine has not been asked: run make test-engines", a.Probe))
@@ -160,8 +161,11 @@ func (f *File) Check(answers []Answer) error {
 			faults = append(faults, fmt.Errorf("%s: engine-sim answers\n%swhere the file explains\n%s",
 				a.Probe, a.Text, row.Simulator))
 		}
+
+		// For -update, which keeps the reason of a difference that has changed.
 		row.Because, row.Simulator = cmp.Or(row.Because, NoReason), a.Text
 	}
+
 	for _, row := range f.Rows {
 		if !slices.ContainsFunc(answers, func(a Answer) bool { return a.Probe == row.Probe }) {
 			faults = append(faults, fmt.Errorf("%s: there is no such probe", row.Probe))

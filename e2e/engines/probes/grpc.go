@@ -70,12 +70,11 @@ func (r *reading) addMessage(b []byte) error {
 		if !ok {
 			continue
 		}
-		// A Complete of a stream repeats ids.
-		if member == "complete" && !r.probe.whole {
-			inner["repeats"] = true
+		// The ids of a stream's Complete have come before.
+		if repeats := member == "complete" && !r.probe.whole; !repeats {
+			r.takeOutput(inner, 0)
 		}
-		r.takeOutput(inner, 0)
-		delete(inner, "repeats")
+
 		index := 0
 		if n, ok := inner["index"].(json.Number); ok {
 			index, _ = strconv.Atoi(n.String())

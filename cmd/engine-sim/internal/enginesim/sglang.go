@@ -61,7 +61,7 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 		return req, err
 	}
 
-	if err = params(inner).get("no_stop_trim", &req.keepsEnd); err != nil {
+	if err := params(inner).get("no_stop_trim", &req.keepsEnd); err != nil {
 		return req, err
 	}
 
