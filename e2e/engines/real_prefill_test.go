@@ -13,7 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// One vLLM computes the prompt, another fetches its cache over TCP and generates the reply. Both
+// One vLLM computes the prompt, another fetches its cache and generates the reply. Both
 // can do either: their connector is NixlConnector.
 func TestRealPrefillVLLM(t *testing.T) {
 	decode := engineAt(t, "ENGINE_TEST_VLLM_PREFILL", "vllm", metric("vllm:external_prefix_cache_hits_total"))

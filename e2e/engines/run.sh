@@ -201,7 +201,7 @@ serve_vllm() {
 	# By default only a prompt's end is kept of layers with a sliding window. Blocks of 32 tokens are the smallest
 	# that vLLM has on a CPU.
 	vllm-flat) options+=(--prefix-cache-retention-interval 32 --block-size 32) ;;
-	# Either of a pair that hands prompts over, by TCP.
+	# Either of a pair that hands prompts over, by TCP or, on one machine, by shared memory.
 	vllm-prefill)
 		export UCX_TLS=tcp,self,sm VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1 VLLM_NIXL_SIDE_CHANNEL_PORT=$((port + 1))
 		options+=(--kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu"}')
