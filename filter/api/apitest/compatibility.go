@@ -40,7 +40,8 @@ const everyAPI = "Every API"
 // Documented compares coded, what becomes of each name, with a table of
 // docs/compatibility.md: the one under the heading of an endpoint or, if heading is not
 // empty, under that heading of its section. With -update it writes the table: the rows
-// of names that are new stand after the others of their state.
+// of names that are new stand after the others of their state. What a mapped field does has to be
+// written there.
 func Documented(t testing.TB, endpoint, heading string, coded map[string]jsontext.Described) {
 	t.Helper()
 	coded = ofPage(coded)
@@ -72,8 +73,12 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]jsontex
 		if _, twice := documented[r.name]; twice {
 			t.Errorf("%s %s in docs/compatibility.md has %s twice, or it is in %q too", endpoint, heading, r.name, everyAPI)
 		}
-		// What such a field does is written by hand: the code has no text for it.
+		// What such a field does is written by hand, for people: the code has no text for it. Members of
+		// objects that are mapped may be what the API's own documentation says.
 		if r.State == "mapped" || r.State == "skipped" {
+			if r.Effect == "" && heading != "Members" {
+				t.Errorf("%s %s in docs/compatibility.md says nothing of %s. Write what it does into its row.", endpoint, heading, r.name)
+			}
 			r.Effect = coded[r.name].Effect
 		}
 		documented[r.name] = r.Described
