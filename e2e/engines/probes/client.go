@@ -132,9 +132,13 @@ func (c *client) twice(ctx context.Context, p *probe, id string) (string, error)
 	return "the second:\n" + second + "the first:\n" + before, errors.Join(err, failed)
 }
 
-// prefixed begins a request with a longer id, and another that is aborted by its own.
+// prefixed begins a request with a longer id, and another that is aborted by its own, or over gRPC left.
 func (c *client) prefixed(ctx context.Context, p *probe, id string) (string, error) {
 	return c.ask(ctx, p, id+"-c1", func() error {
+		// An aborted call never ends. What its client does instead aborts it as well.
+		if c.engine.service() != nil {
+			return c.left(ctx, p, id)
+		}
 		_, err := c.ask(ctx, p, id, func() error { return c.abort(ctx, id, false) })
 		return err
 	})
@@ -192,14 +196,16 @@ func (c *client) send(
 	return c.http.Do(req)
 }
 
-// ids is the prompt as far as it is token ids.
+// ids is the prompt where it is token ids, and nothing else.
 func (p *probe) ids() []harmony.Token {
-	text, ok := p.prompt.(string)
-	if !ok {
+	switch v := p.prompt.(type) {
+	case nil:
 		return conversation(p.script)
+	case string:
+		// Zeros of a prompt that is too long.
+		return make([]harmony.Token, strings.Count(v, ","))
 	}
-	// Zeros of a prompt that is too long.
-	return make([]harmony.Token, strings.Count(text, ","))
+	return nil
 }
 
 func show(name string, value any) string {
