@@ -79,15 +79,15 @@ var table = append([]probe{
 	{name: "no ids", kinds: "vllm llamacpp", script: brief, top: members{"return_token_ids": nil, "return_tokens": nil}},
 	// SGLang takes names too, but its xgrammar then confuses the next tag that differs in tokens only.
 	{name: "grammar", kinds: ofVLLM, script: brief, sampling: members{"grammar": namedTag}},
-	{name: "grammar with ids", kinds: ofSGLang, script: brief, sampling: members{"grammar": goodTag}},
+	{name: "grammar with ids", kinds: severalIDs, script: brief, sampling: members{"grammar": goodTag}},
 	{name: "salt", kinds: jsonTokens, script: brief, top: members{"cache_salt": "one"}},
 	{name: "priority", kinds: jsonTokens, script: brief, top: members{"priority": 1}},
 	{name: "unknown member", kinds: "sglang", script: brief, top: members{"nosuch": 7}},
 
 	// Whole requests that are refused.
-	{name: "prompt too long", prompt: strings.Repeat("0,", ContextLength)},
-	{name: "prompt too long, whole", prompt: strings.Repeat("0,", ContextLength), whole: true},
-	{name: "prompt without room", prompt: strings.Repeat("0,", ContextLength-1), sampling: members{"max": 1}, kinds: ofVLLM},
+	{name: "prompt too long", prompt: strings.Repeat(",", ContextLength)},
+	{name: "prompt too long, whole", prompt: strings.Repeat(",", ContextLength), whole: true},
+	{name: "prompt without room", prompt: strings.Repeat(",", ContextLength-1), sampling: members{"max": 1}, kinds: ofVLLM, vague: true},
 	{name: "limit too long", kinds: takeIDs, script: brief, sampling: members{"max": ContextLength}},
 	{name: "limit too long, whole", kinds: jsonTokens, script: brief, sampling: members{"max": ContextLength}, whole: true},
 	{name: "limit above the context", kinds: takeIDs, script: brief, sampling: members{"max": ContextLength + 1}},
