@@ -462,7 +462,8 @@ func (s *Sim) models(w http.ResponseWriter, _ *http.Request) {
 func (s *Sim) modelInfo(w http.ResponseWriter, _ *http.Request) {
 	b := []byte(`{"is_generation":true,"preferred_sampling_params":null,"reasoning_parser":null,` +
 		`"tool_call_parser":null,"has_image_understanding":false,"has_audio_understanding":false,` +
-		`"model_type":"gpt_oss","architectures":["GptOssForCausalLM"],"load_format":"auto","disaggregation_mode":"null"`)
+		`"model_type":"gpt_oss","architectures":["GptOssForCausalLM"],"load_format":"auto",` +
+		`"disaggregation_mode":"null"`)
 	for _, name := range []string{"model_path", "tokenizer_path", "served_model_name"} {
 		b = appendQuoted(append(appendQuoted(append(b, ','), name), ':'), s.options.Models[0])
 	}
