@@ -59,6 +59,16 @@ func otherModel(t *testing.T, k configKey) Model {
 	return m
 }
 
+// everyModelKey is a model of which each key has another value than that of the defaults.
+func everyModelKey(t *testing.T) (m Model) {
+	t.Helper()
+	for _, k := range modelKeys {
+		other := reflect.ValueOf(otherModel(t, k))
+		reflect.ValueOf(&m).Elem().FieldByIndex(k.index).Set(other.FieldByIndex(k.index))
+	}
+	return m
+}
+
 var listOfWords = regexp.MustCompile(`must be one of (.*), not "`)
 
 // wordsOfKey are the words that a key takes, by what check says of the model's own.
@@ -81,10 +91,13 @@ func effect(m Model) any {
 // A key that nothing reads is a setting without effect.
 func TestModelKeysHaveAnEffect(t *testing.T) {
 	t.Parallel()
-	before := effect(Defaults().ModelDefaults)
+	none, all := Defaults().ModelDefaults, everyModelKey(t)
 	for _, k := range modelKeys {
 		where := notOfTurns[k.path]
-		read := !cmp.Equal(before, effect(otherModel(t, k)))
+		// It counts among the defaults and among others: of several keys that make one value, each does.
+		but := all
+		reflect.ValueOf(&but).Elem().FieldByIndex(k.index).Set(reflect.ValueOf(none).FieldByIndex(k.index))
+		read := !cmp.Equal(effect(none), effect(otherModel(t, k))) && !cmp.Equal(effect(all), effect(but))
 		switch {
 		case !read && where == "":
 			t.Errorf("models[].%s has no effect: hand it to turn.Model in TurnModel (filter/config/turnmodel.go). If it "+
@@ -99,12 +112,7 @@ func TestModelKeysHaveAnEffect(t *testing.T) {
 // A setting of turns that no key sets is that of the zero value for ever.
 func TestSettingsOfTurnsHaveAKey(t *testing.T) {
 	t.Parallel()
-	var m Model
-	for _, k := range modelKeys {
-		reflect.ValueOf(&m).Elem().FieldByIndex(k.index).Set(
-			reflect.ValueOf(otherModel(t, k)).FieldByIndex(k.index))
-	}
-	c := Defaults()
+	m, c := everyModelKey(t), Defaults()
 	c.CanonicalSchemas = true
 	settings := reflect.ValueOf(c.TurnModel(&m, 7, Client{})).Elem()
 	for _, of := range []reflect.Value{settings, settings.FieldByName("Reasoning")} {
