@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -31,16 +32,18 @@ var freeTexts = map[string]string{
 	"knowledge_cutoff": "a line of the prompt",
 }
 
-// otherModel is the defaults' model with another valid value of one key.
+// otherModel is the defaults' model with another valid value of one key. No two numbers, and no
+// two prices, are the same.
 func otherModel(t *testing.T, k configKey) Model {
 	t.Helper()
 	m := Defaults().ModelDefaults
 	field := reflect.ValueOf(&m).Elem().FieldByIndex(k.index)
+	at := k.index[len(k.index)-1]
 	switch field.Kind() {
 	case reflect.String:
 		// What is wrong with another word says which words there are.
 		field.SetString("other")
-		words := append(wordsOfKey(m, k), "other", "7.5")
+		words := append(wordsOfKey(m, k), "other", fmt.Sprintf("7.%d", at))
 		was := reflect.ValueOf(Defaults().ModelDefaults).FieldByIndex(k.index).String()
 		for _, word := range words {
 			if field.SetString(word); word != was && len(m.check("")) == 0 {
@@ -48,7 +51,7 @@ func otherModel(t *testing.T, k configKey) Model {
 			}
 		}
 	case reflect.Int, reflect.Int64:
-		field.SetInt(7)
+		field.SetInt(int64(7 + at))
 		return m
 	case reflect.Bool:
 		field.SetBool(!field.Bool())
