@@ -175,7 +175,8 @@ func TestPackageTable(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(code, documented); diff != "" {
-		t.Errorf("the package table of architecture.md (-code +table):\n%s", diff)
+		t.Errorf("write what the code imports into the package table of docs/architecture.md, and a new package into its "+
+			"figure (-code +table):\n%s", diff)
 	}
 }
 
@@ -219,10 +220,30 @@ func TestImportTableIsEnforced(t *testing.T) {
 		}
 		slices.Sort(enforced[path])
 	}
-	_, documented := packageTable(t)
-	if diff := cmp.Diff(documented, enforced); diff != "" {
-		t.Errorf("depguard's rules in .golangci.yml (-table +rules):\n%s", diff)
+	order, documented := packageTable(t)
+	for _, path := range order {
+		if !slices.Equal(documented[path], enforced[path]) {
+			t.Errorf(".golangci.yml, depguard: the table of docs/architecture.md says\n%s", depguardRule(path, documented[path]))
+		}
+		delete(enforced, path)
 	}
+	for path := range enforced {
+		t.Errorf(".golangci.yml, depguard: %s has a rule, and no row in the table of docs/architecture.md", path)
+	}
+}
+
+// depguardRule is the linter's rule of a package that imports others.
+func depguardRule(path string, imports []string) string {
+	allow := ""
+	for _, imported := range imports {
+		allow += fmt.Sprintf(", %q", module+imported+"$")
+	}
+	if allow != "" {
+		allow = "          allow: [" + allow[2:] + "]\n"
+	}
+	return fmt.Sprintf("        %s:\n          files: [\"**/%s/*.go\", \"!$test\"]\n          list-mode: lax\n%s"+
+		"          deny: [{pkg: %q, desc: \"see the import table in docs/architecture.md\"}]\n",
+		strings.ReplaceAll(path, "/", "-"), path, allow, strings.TrimSuffix(module, "/"))
 }
 
 // TestPackageDocs requires a package comment of every package.
