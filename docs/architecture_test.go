@@ -246,6 +246,46 @@ func depguardRule(path string, imports []string) string {
 		strings.ReplaceAll(path, "/", "-"), path, allow, strings.TrimSuffix(module, "/"))
 }
 
+// TestChangesHavePlaces requires that each file, each folder and each package of "Where a change goes"
+// exists, and that each kind of change has a command.
+func TestChangesHavePlaces(t *testing.T) {
+	rows := strings.Split(strings.TrimSpace(section(t, "architecture.md", "## Where a change goes")), "\n")
+	folder, checked := "", 0
+	exists := func(path string) {
+		checked++
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			t.Errorf("architecture.md, Where a change goes: %v", err)
+		}
+	}
+	for _, row := range rows {
+		if !strings.HasPrefix(row, "| a") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(row, "|"), "|")
+		for _, word := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			switch name := word[1]; {
+			case strings.ContainsAny(name, " []"), strings.HasPrefix(name, "-"):
+			case strings.Contains(name, "/"):
+				exists(name)
+				folder = filepath.Dir(name)
+			case strings.HasSuffix(name, ".go"):
+				exists(filepath.Join(folder, name))
+			}
+		}
+		command := quoted.FindStringSubmatch(cells[len(cells)-1])
+		if command == nil {
+			t.Errorf("architecture.md, Where a change goes, has no command for: %s", cells[0])
+			continue
+		}
+		for _, pkg := range strings.Fields(command[1]) {
+			exists(strings.TrimSuffix(pkg, "/..."))
+		}
+	}
+	if checked < 60 {
+		t.Errorf("only %d places were found", checked)
+	}
+}
+
 // TestPackageDocs requires a package comment of every package.
 func TestPackageDocs(t *testing.T) {
 	for path, p := range packages(t) {
