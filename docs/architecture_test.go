@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -234,12 +235,13 @@ func TestImportTableIsEnforced(t *testing.T) {
 
 // depguardRule is the linter's rule of a package that imports others.
 func depguardRule(path string, imports []string) string {
-	allow := ""
-	for _, imported := range imports {
-		allow += fmt.Sprintf(", %q", module+imported+"$")
+	allowed := make([]string, len(imports))
+	for i, imported := range imports {
+		allowed[i] = strconv.Quote(module + imported + "$")
 	}
-	if allow != "" {
-		allow = "          allow: [" + allow[2:] + "]\n"
+	allow := ""
+	if len(allowed) > 0 {
+		allow = "          allow: [" + strings.Join(allowed, ", ") + "]\n"
 	}
 	return fmt.Sprintf("        %s:\n          files: [\"**/%s/*.go\", \"!$test\"]\n          list-mode: lax\n%s"+
 		"          deny: [{pkg: %q, desc: \"see the import table in docs/architecture.md\"}]\n",

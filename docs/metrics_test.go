@@ -61,6 +61,16 @@ func metricsOfCode(t *testing.T) map[string]string {
 	return names
 }
 
+// namesOfMetrics are the first cells of the rows of metrics.
+func namesOfMetrics(page string) []string {
+	found := metricRow.FindAllStringSubmatch(page, -1)
+	names := make([]string, len(found))
+	for i, row := range found {
+		names[i] = row[1]
+	}
+	return names
+}
+
 // TestMetricRows compares the table of metrics in operations.md with the metrics of all programs.
 // e2e/charts asks for the panel and the alert of each row.
 func TestMetricRows(t *testing.T) {
@@ -68,10 +78,7 @@ func TestMetricRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []string
-	for _, row := range metricRow.FindAllStringSubmatch(string(page), -1) {
-		rows = append(rows, row[1])
-	}
+	rows := namesOfMetrics(string(page))
 
 	code := metricsOfCode(t)
 	for name, file := range code {

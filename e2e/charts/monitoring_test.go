@@ -3,9 +3,9 @@ package charts
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	texttemplate "text/template"
@@ -32,7 +32,7 @@ func alerts(t *testing.T) (rules []rule) {
 	t.Helper()
 	const m = `namespace="models"`
 	definitions, err := texttemplate.New("").Funcs(texttemplate.FuncMap{
-		"mul": func(a, b any) string { return fmt.Sprint(number(t, a) * number(t, b)) },
+		"mul": func(a, b any) string { return strconv.Itoa(number(t, a) * number(t, b)) },
 	}).Parse(string(readFile(t, alertsFile)))
 	if err != nil {
 		t.Fatalf("%s: %v", alertsFile, err)

@@ -12,6 +12,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// prefillTable is the head of the table of prefill and decode.
+const prefillTable = "| kind | prefill request and decode request |"
+
 var quotedWord = regexp.MustCompile("`([^`]+)`")
 
 // words are the quoted words of a cell.
@@ -63,19 +66,15 @@ func kindsOf(rows [][]string) (kinds []string) {
 // a row of the first says is what the dialect does.
 func TestKindsAreDocumented(t *testing.T) {
 	t.Parallel()
-	first := tableOf(t, "| kind | API |")
-	for table, rows := range map[string][][]string{
-		"| kind | API |":       first,
-		"| kind | simulator |": tableOf(t, "| kind | simulator |"),
-		"| kind | prefill request and decode request |": tableOf(t, "| kind | prefill request and decode request |"),
-	} {
+	for _, table := range []string{"| kind | API |", "| kind | simulator |", prefillTable} {
+		rows := tableOf(t, table)
 		if diff := cmp.Diff(Kinds(), kindsOf(rows)); diff != "" {
 			t.Errorf("docs/engines.md, table %q: write a row of each kind, in the order of the table dialects in "+
 				"filter/engine/engine.go (-code +page):\n%s", table, diff)
 		}
 	}
 
-	for _, cells := range first {
+	for _, cells := range tableOf(t, "| kind | API |") {
 		dialect, ok := ByKind(words(cells[0])[0])
 		if !ok || len(cells) < 7 {
 			t.Errorf("docs/engines.md: the row %q is none of a kind", cells)
@@ -128,7 +127,7 @@ func TestKindsAreDocumented(t *testing.T) {
 func TestDisaggregationIsDocumented(t *testing.T) {
 	t.Parallel()
 	var supported []string
-	for _, cells := range tableOf(t, "| kind | prefill request and decode request |") {
+	for _, cells := range tableOf(t, prefillTable) {
 		if !strings.HasPrefix(cells[2], "not supported") {
 			supported = append(supported, words(cells[0])...)
 		}
