@@ -34,7 +34,7 @@ func TestAlerts(t *testing.T) {
 	if err := yaml.Unmarshal(text, &rendered); err != nil {
 		t.Fatal(err)
 	}
-	var rules []rule
+	rules := make([]rule, 0, len(rendered.Groups[0].Rules))
 	for _, r := range rendered.Groups[0].Rules {
 		rules = append(rules, rule{r.Alert, r.Expr, r.For, r.Labels.Severity, r.Annotations["summary"], r.Annotations["description"]})
 		url, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "#")
