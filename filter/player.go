@@ -75,7 +75,8 @@ func NewPlayer(cfg *config.Config, o Options) (*replay.Player, error) {
 			chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(),
 			newMessages(cfg, g, sealer).Endpoints(), newRender(cfg, sealer),
 		),
-		Turns: newTurnEnv(cfg, o, recorded, g),
-		Run:   newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
+		Keeper: keeper(),
+		Turns:  newTurnEnv(cfg, o, recorded, g),
+		Run:    newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
 	}, nil
 }

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/render"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 )
 
 // records is where the records of exchanges are kept, as long as the process lives.
@@ -36,6 +40,11 @@ func openRecords(cfg *config.Config, o Options, count func(outcome string)) (*re
 	return r, nil
 }
 
+// keeper says what records keep of the fields of all APIs.
+func keeper() *record.Keeper {
+	return record.NewKeeper(chat.Fields(), messages.Fields(), responses.Fields(), render.Fields())
+}
+
 // recorder is the recorder of a configuration, after that of the one before.
 func (r *records) recorder(cfg *config.Config, before *record.Recorder, o Options) *record.Recorder {
 	c := &cfg.Record
@@ -56,6 +65,7 @@ func (r *records) recorder(cfg *config.Config, before *record.Recorder, o Option
 		Outcomes:    c.Outcomes,
 		Header:      c.Header,
 		Content:     c.Content,
+		Keeper:      keeper(),
 		RecordBytes: c.MaxRecordBytes,
 		LiveBytes:   cfg.Record.MemoryBytes,
 		Sinks:       sinks,

@@ -318,35 +318,7 @@ func TestSpecialText(t *testing.T) {
 }
 
 // objects are the tables of the objects of a request, by their paths.
-var objects = apitest.Objects{
-	"":                             apitest.Fields(fields),
-	"messages":                     apitest.Fields(messageFields),
-	"messages.content":             apitest.Fields(partFields),
-	"messages.content.image_url":   apitest.Fields(pictureFields),
-	"messages.tool_calls":          apitest.Fields(callFields),
-	"messages.tool_calls.function": apitest.Fields(calledFields),
-	"messages.tool_calls.custom":   apitest.Fields(calledCustomFields),
-	"messages.function_call":       apitest.Fields(calledFields),
-	"functions":                    apitest.Fields(functionFields),
-	"function_call":                apitest.Fields(namedFields),
-	"tools.custom":                 apitest.Fields(customFields),
-	"tools.custom.format":          apitest.Fields(customFormatFields),
-	"tools.custom.format.grammar":  apitest.Fields(grammarFields),
-	"tool_choice.custom":           apitest.Fields(namedFields),
-	"tools":                        apitest.Fields(toolFields),
-	"tools.function":               apitest.Fields(functionFields),
-	"tool_choice":                  apitest.Fields(choiceFields),
-	"tool_choice.function":         apitest.Fields(namedFields),
-	"tool_choice.allowed_tools":    apitest.Fields(allowedFields),
-	"stream_options":               apitest.Fields(streamOptions),
-	"usage":                        apitest.Fields(usageFields),
-	"reasoning":                    apitest.Fields(reasoningFields),
-	"thinking":                     apitest.Fields(turn.ThinkingFields),
-	"chat_template_kwargs":         apitest.Fields(turn.TemplateFields),
-	"response_format":              apitest.Fields(formatFields),
-	"response_format.json_schema":  apitest.Fields(schemaFields),
-	"structured_outputs":           apitest.Fields(turn.OutputFields),
-}
+var objects = apitest.Objects(Fields())
 
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.
 func TestCompatibilityTable(t *testing.T) {

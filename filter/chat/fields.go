@@ -54,8 +54,8 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 		return v.SetSwitch(&d.options.tokenIDs)
 	}},
 	"response_format":    {Read: (*decoder).readResponseFormat},
-	"structured_outputs": {Read: (*decoder).readStructuredOutputs},
-	"guided_json":        {Read: (*decoder).readSchema},
+	"structured_outputs": {Read: (*decoder).readStructuredOutputs, Keep: jsontext.KeepWhole},
+	"guided_json":        {Read: (*decoder).readSchema, Keep: jsontext.KeepWhole},
 	"guided_regex":       {Read: (*decoder).readRegex},
 	"guided_choice":      {Read: (*decoder).readTexts},
 	"guided_grammar":     {Read: (*decoder).readGrammar},
@@ -276,3 +276,37 @@ const (
 	noMessage  = "A configuration_update has no text. Send it as a message of its own."
 	noDeferred = "There is no search for tools here. Leave defer_loading out, or use POST /v1/responses."
 )
+
+// Fields are the described fields of the objects of a request, by their paths.
+// docs/compatibility.md has them, and records keep of each what its row says.
+func Fields() jsontext.Objects {
+	return jsontext.Objects{
+		"":                             fields.Describe(),
+		"messages":                     messageFields.Describe(),
+		"messages.content":             partFields.Describe(),
+		"messages.content.image_url":   pictureFields.Describe(),
+		"messages.tool_calls":          callFields.Describe(),
+		"messages.tool_calls.function": calledFields.Describe(),
+		"messages.tool_calls.custom":   calledCustomFields.Describe(),
+		"messages.function_call":       calledFields.Describe(),
+		"functions":                    functionFields.Describe(),
+		"function_call":                namedFields.Describe(),
+		"tools.custom":                 customFields.Describe(),
+		"tools.custom.format":          customFormatFields.Describe(),
+		"tools.custom.format.grammar":  grammarFields.Describe(),
+		"tool_choice.custom":           namedFields.Describe(),
+		"tools":                        toolFields.Describe(),
+		"tools.function":               functionFields.Describe(),
+		"tool_choice":                  choiceFields.Describe(),
+		"tool_choice.function":         namedFields.Describe(),
+		"tool_choice.allowed_tools":    allowedFields.Describe(),
+		"stream_options":               streamOptions.Describe(),
+		"usage":                        usageFields.Describe(),
+		"reasoning":                    reasoningFields.Describe(),
+		"thinking":                     turn.ThinkingFields.Describe(),
+		"chat_template_kwargs":         turn.TemplateFields.Describe(),
+		"response_format":              formatFields.Describe(),
+		"response_format.json_schema":  schemaFields.Describe(),
+		"structured_outputs":           turn.OutputFields.Describe(),
+	}
+}

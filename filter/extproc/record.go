@@ -44,7 +44,7 @@ func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 			Method: q.method,
 			Path:   record.Path(q.path, q.query),
 			Header: record.Header(r.Header),
-			Body:   record.Body(r.Body),
+			Body:   s.telemetry.Recorder.Keeper().Body(r.Body),
 		},
 		Target: record.Target{
 			API:           q.endpoint.API,

@@ -32,6 +32,9 @@ type Row[D any] struct {
 	// Ignored is why the answer cannot differ without the field. A field of which nobody
 	// can say that is read or refused.
 	Ignored string
+
+	// Keep is what a record keeps of the field's values.
+	Keep Keep
 }
 
 // Members is the table of an object whose reader has code of its own.
@@ -44,7 +47,7 @@ func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
 
 	// A nil Read says that the field has no reader, so that it is not wrapped.
 	for name, row := range shared {
-		lifted := Row[D]{Refused: row.Refused, Unless: row.Unless, Ignored: row.Ignored}
+		lifted := Row[D]{Refused: row.Refused, Unless: row.Unless, Ignored: row.Ignored, Keep: row.Keep}
 		if row.Read != nil {
 			lifted.Read = func(d D, v Field) *apierror.Error { return row.Read(of(d), v) }
 		}
@@ -120,7 +123,7 @@ func (t Table[D]) otherSpelling(name string, v Field, own map[string]string, ign
 			return nil
 		}
 		return apierror.Invalid(v.Path, "%s is no field of this API. Use %s.", v.Path, name)
-	case known && row.Refused != "" && !asksNothing(v.Result, row.Unless):
+	case known && row.Refused != "" && !AsksNothing(v.Result, row.Unless):
 		return apierror.Invalid(v.Path, "%s", row.Refused)
 	case !known || row.Ignored != "":
 		ignored.Add(v.Path)
@@ -176,7 +179,7 @@ func (t Table[D]) Other(key string, v Field, ignored *Ignored) *apierror.Error {
 	}
 
 	// Clients send default values of what they do not use, such as n: 1.
-	if asksNothing(v.Result, row.Unless) {
+	if AsksNothing(v.Result, row.Unless) {
 		return nil
 	}
 	return apierror.Invalid(v.Path, "%s", row.Refused)
@@ -203,8 +206,9 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 	return err
 }
 
-// asksNothing reports whether a value of a refused field changes nothing.
-func asksNothing(v gjson.Result, unless []string) bool {
+// AsksNothing reports whether a value of a refused field changes nothing, and is accepted. unless is
+// that of its row.
+func AsksNothing(v gjson.Result, unless []string) bool {
 	if unless == nil {
 		return v.Type == gjson.False || v.Type == gjson.Number && v.Num == 0 || v.Raw == `""` ||
 			v.IsArray() && Empty(v)

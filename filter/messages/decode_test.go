@@ -361,21 +361,7 @@ func TestSpecialText(t *testing.T) {
 }
 
 // objects are the tables of the objects of a request, by their paths.
-var objects = apitest.Objects{
-	"":                              apitest.Fields(fields),
-	"messages":                      apitest.Fields(messageFields),
-	"messages.content[tool_use]":    apitest.Fields(callFields),
-	"messages.content[tool_result]": apitest.Fields(resultFields),
-	"thinking":                      apitest.Fields(thinkingFields),
-	"output_config":                 apitest.Fields(outputFields),
-	"messages.output_config":        apitest.Fields(messageConfigFields),
-	"container":                     apitest.Fields(containerFields),
-	"compaction":                    apitest.Fields(compactionFields),
-	"metadata":                      apitest.Fields(metadataFields),
-	"tools":                         apitest.Fields(toolFields),
-	"tool_choice":                   apitest.Fields(choiceFields),
-	"chat_template_kwargs":          apitest.Fields(turn.TemplateFields),
-}
+var objects = apitest.Objects(Fields())
 
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.
 func TestCompatibilityTable(t *testing.T) {

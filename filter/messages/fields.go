@@ -33,7 +33,7 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	"thinking":       {Read: (*decoder).readThinking},
 	"output_config":  {Read: (*decoder).readOutputConfig},
 	"output_format":  {Read: (*decoder).readOutputFormat},
-	"metadata":       {Read: (*decoder).readMetadata},
+	"metadata":       {Read: (*decoder).readMetadata, Keep: jsontext.KeepGuarded},
 	"diagnostics":    {Read: (*decoder).readDiagnostics},
 	// Accepted at every place without an effect: engines cache prefixes by themselves.
 	"cache_control": {Read: func(*decoder, jsontext.Field) *apierror.Error {
@@ -160,11 +160,13 @@ var (
 		"skills": {Refused: "Skills are Anthropic's own. Leave them out, and send their text as system."},
 	}
 
-	metadataFields = jsontext.Members{"user_id": {}}
+	metadataFields = jsontext.Members{"user_id": {Keep: jsontext.KeepNothing}}
 
 	toolFields = jsontext.Members{
-		"name": {}, "description": {}, "input_schema": {}, "input_examples": {}, "strict": {}, "defer_loading": {},
-		"cache_control": {}, "eager_input_streaming": {}, "type": {},
+		"name": {}, "description": {}, "strict": {}, "defer_loading": {},
+		"input_schema":   {Keep: jsontext.KeepWhole},
+		"input_examples": {Keep: jsontext.KeepWhole},
+		"cache_control":  {}, "eager_input_streaming": {}, "type": {},
 		"display_width_px": {}, "display_height_px": {}, "display_number": {}, "enable_zoom": {}, "max_characters": {},
 		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
 	}
@@ -182,4 +184,24 @@ var (
 
 func (d *decoder) sampling() turn.Sampling {
 	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
+}
+
+// Fields are the described fields of the objects of a request, by their paths.
+// docs/compatibility.md has them, and records keep of each what its row says.
+func Fields() jsontext.Objects {
+	return jsontext.Objects{
+		"":                              fields.Describe(),
+		"messages":                      messageFields.Describe(),
+		"messages.content[tool_use]":    callFields.Describe(),
+		"messages.content[tool_result]": resultFields.Describe(),
+		"thinking":                      thinkingFields.Describe(),
+		"output_config":                 outputFields.Describe(),
+		"messages.output_config":        messageConfigFields.Describe(),
+		"container":                     containerFields.Describe(),
+		"compaction":                    compactionFields.Describe(),
+		"metadata":                      metadataFields.Describe(),
+		"tools":                         toolFields.Describe(),
+		"tool_choice":                   choiceFields.Describe(),
+		"chat_template_kwargs":          turn.TemplateFields.Describe(),
+	}
 }

@@ -55,7 +55,7 @@ func appendCallHead(dst []byte, maker reply.Maker, s *hosted.Server, call *turn.
 	case s == nil:
 		kind, id = "tool_use", shownID(call.ID)
 	case s.Builtin != nil:
-		kind, id, name = "server_tool_use", servedID(s, call.ID), shownName(s)
+		kind, id, name = "server_tool_use", servedID(s, call.ID), s.Builtin.Block
 	default:
 		id = servedID(s, call.ID)
 	}
@@ -77,7 +77,7 @@ func (e *encoder) appendResult(dst []byte, made *hostedCall, result *tools.Resul
 	s := made.server
 	kind := "mcp_tool_result"
 	if s.Builtin != nil {
-		kind = shownName(s) + "_tool_result"
+		kind = s.Builtin.Block + "_tool_result"
 	}
 	dst = jsontext.AppendString(append(dst, `{"type":`...), kind)
 	dst = jsontext.AppendString(append(dst, `,"tool_use_id":`...), servedID(s, made.call.ID))
@@ -230,6 +230,9 @@ func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
 	}
 	return nil
 }
+
+// codeName is the name under which clients know the code interpreter.
+const codeName = "code_execution"
 
 // servedCall returns the call of a block. Code is called as the model does it.
 func servedCall(id, name string, v jsontext.Field) turn.Item {

@@ -31,20 +31,13 @@ type serverTools struct {
 	later []deferredTool
 }
 
-// The names of the tools as clients of Anthropic's API know them.
-const (
-	searchName = "web_search"
-	codeName   = "code_execution"
-)
-
 // builtinOf returns the built-in tool of a tool's type, which ends with the date of its
 // version; "" if there is none.
 func builtinOf(kind string) tools.Builtin {
-	switch {
-	case strings.HasPrefix(kind, searchName+"_"):
-		return tools.WebSearch
-	case strings.HasPrefix(kind, codeName+"_"):
-		return tools.CodeInterpreter
+	for _, b := range hosted.Builtins {
+		if b.Block != "" && strings.HasPrefix(kind, b.Block+"_") {
+			return b.Name
+		}
 	}
 	return ""
 }
@@ -275,7 +268,7 @@ func (d *decoder) named(name string) []turn.ToolName {
 	var found []turn.ToolName
 	for _, s := range d.served.servers {
 		switch {
-		case s.Builtin != nil && shownName(s) == name:
+		case s.Builtin != nil && s.Builtin.Block == name:
 			for _, tool := range s.Names() {
 				found = append(found, turn.ToolName{Namespace: s.Label, Name: tool, Builtin: s.Space().System})
 			}
@@ -290,12 +283,4 @@ func (d *decoder) named(name string) []turn.ToolName {
 		return own
 	}
 	return found
-}
-
-// shownName returns the name under which clients know a built-in tool.
-func shownName(s *hosted.Server) string {
-	if s.Builtin.Name == tools.CodeInterpreter {
-		return codeName
-	}
-	return searchName
 }

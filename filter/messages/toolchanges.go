@@ -384,7 +384,7 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 			return []turn.ToolName{toolName(change.name)}, nil
 		}
 		for _, s := range d.served.servers {
-			if s.Builtin != nil && shownName(s) == change.name {
+			if s.Builtin != nil && s.Builtin.Block == change.name {
 				return a.toolsOf(s), nil
 			}
 		}

@@ -10,39 +10,33 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
-// JSON of clients is kept by a list: keptMembers has the members of the APIs, and what of
+// JSON of clients is kept by a list: a [Keeper] has the members of the APIs, and what of
 // each may be kept. Members with another name are hidden, at any depth, whatever an API or
 // the software in front of it will call its credentials.
 
 // keep is what of a value may be kept.
-type keep int
+type keep = jsontext.Keep
 
 const (
-	// nothing: texts and numbers are replaced, objects and arrays as a whole.
-	nothing keep = iota
-	// members: texts and numbers are kept, members of objects by keptMembers.
-	members
-	// content: as members, but objects are kept as guarded ones. What a model or a tool wrote is
-	// an object in places where a client may write a text or parts.
-	content
-	// guarded: members of any name are kept, except what every list of secrets has, at any
-	// depth. A text that is a URL is kept as an address.
-	guarded
-	// whole: everything is kept. Schemas and arguments have names of their own, and stand in
-	// the prompt.
-	whole
-	// names: of an object the names are kept, of each value nothing.
-	names
-	// address: a URL without user, query and fragment. data: URLs are contents.
-	address
-	// server: a URL without user, path, query and fragment.
-	server
-	// link: as members, but a text that is a URL is kept as an address.
-	link
-	// stored: JSON in base64, as the store's results have it.
-	stored
+	members = jsontext.KeepMembers
+	nothing = jsontext.KeepNothing
+	content = jsontext.KeepContent
+	guarded = jsontext.KeepGuarded
+	whole   = jsontext.KeepWhole
+	names   = jsontext.KeepNames
+	address = jsontext.KeepAddress
+	server  = jsontext.KeepServer
+	link    = jsontext.KeepLink
+
+	// stored: JSON in base64, as the store's results have it. No row says it.
+	stored keep = -1
+	// accepted: numbers, and the values of a refused field that are accepted all the same. A replay
+	// has to accept or refuse the request as the exchange did.
+	accepted keep = -2
 )
 
 // cleaner copies JSON without what may not be kept, in one pass. The text is known to be
@@ -55,21 +49,22 @@ type cleaner struct {
 	// ours says that the filter wrote the JSON: members of names that are not on the list
 	// are kept, except those that every list of secrets has, and except what it repeats of
 	// the request.
-	ours bool
+	ours   bool
+	keeper *Keeper
 	// servers says that the value belongs to tools or servers, whose URLs are those of servers.
 	servers bool
 }
 
 // cleanJSON returns JSON without what may not be kept; nil if the text is no JSON. It may
 // return the text itself.
-func cleanJSON(p []byte, ours bool) []byte { return cleanMember(p, "", ours) }
+func (k *Keeper) cleanJSON(p []byte, ours bool) []byte { return k.cleanMember(p, "", ours) }
 
 // cleanMember is cleanJSON of the value of the member in.
-func cleanMember(p []byte, in string, ours bool) []byte {
+func (k *Keeper) cleanMember(p []byte, in string, ours bool) []byte {
 	if !utf8.Valid(p) || !json.Valid(p) {
 		return nil
 	}
-	c := cleaner{in: p, ours: ours}
+	c := cleaner{in: p, ours: ours, keeper: k}
 	c.value(members, in)
 
 	// Most JSON has nothing to hide, and is not copied.
@@ -84,6 +79,10 @@ func cleanMember(p []byte, in string, ours bool) []byte {
 func (c *cleaner) value(k keep, in string) {
 	c.space()
 	begin := c.at
+	if k == accepted {
+		c.acceptedValue(begin, in)
+		return
+	}
 
 	// What is replaced is skipped whole: an object that is nobody's business shows not even the
 	// names of its members.
@@ -92,7 +91,7 @@ func (c *cleaner) value(k keep, in string) {
 		switch k {
 		case nothing, stored:
 			c.skip()
-			c.replace(begin, hiddenText)
+			c.replace(begin, hiddenObject)
 		case whole:
 			c.skip()
 		case content:
@@ -103,7 +102,7 @@ func (c *cleaner) value(k keep, in string) {
 	case '[':
 		if k == nothing {
 			c.skip()
-			c.replace(begin, hiddenText)
+			c.replace(begin, hiddenList)
 			return
 		}
 		c.array(k, in)
@@ -121,8 +120,23 @@ func (c *cleaner) value(k keep, in string) {
 	}
 }
 
-// hiddenText is JSON in place of a value.
-var hiddenText = []byte(`"` + Hidden + `"`)
+// acceptedValue reads a value of a refused field.
+func (c *cleaner) acceptedValue(begin int, in string) {
+	c.skip()
+	value := gjson.ParseBytes(c.in[begin:c.at])
+	if m, _ := c.keeper.of(in); !value.IsObject() && !value.IsArray() && value.Type != gjson.String ||
+		jsontext.AsksNothing(value, m.unless) {
+		return
+	}
+	c.replace(begin, hiddenText)
+}
+
+// JSON in place of a value. It is of the value's type, which decides whether a request is accepted.
+var (
+	hiddenText   = []byte(`"` + Hidden + `"`)
+	hiddenList   = []byte(`["` + Hidden + `"]`)
+	hiddenObject = []byte(`{"` + Hidden + `":"` + Hidden + `"}`)
+)
 
 // text replaces what may not be kept of the string from begin to c.at.
 func (c *cleaner) text(begin int, k keep) {
@@ -148,8 +162,8 @@ func (c *cleaner) text(begin int, k keep) {
 		// list of items.
 		var clean []byte
 		if c.ours {
-			clean = cleanReply(raw)
-		} else if clean = cleanMember(raw, "items", false); clean == nil {
+			clean = c.keeper.cleanReply(raw)
+		} else if clean = c.keeper.cleanMember(raw, "items", false); clean == nil {
 			c.replace(begin, hiddenText)
 			return
 		}
@@ -258,7 +272,8 @@ func (c *cleaner) keepOf(name, in string) keep {
 	if k, listed := keptPlaces[name][in]; listed {
 		return k
 	}
-	if k, listed := keptMembers[name]; listed {
+	if m, known := c.keeper.of(name); known {
+		k := m.keep
 		// Here an object is not what a model or a tool wrote: it is one of the API.
 		if k == content && in == "" {
 			return members
@@ -267,8 +282,6 @@ func (c *cleaner) keepOf(name, in string) keep {
 	}
 
 	switch {
-	case identities[name]:
-		return nothing
 	case name == "headers":
 		return names
 	case c.ours && storeMembers[name]:
@@ -460,8 +473,8 @@ func cleanAddress(raw string, isServer bool) string {
 
 // cleanReply returns what the filter wrote, JSON or server-sent events, without what may not
 // be kept of what it repeats. It may return the text itself.
-func cleanReply(p []byte) []byte {
-	if clean := cleanJSON(p, true); clean != nil {
+func (k *Keeper) cleanReply(p []byte) []byte {
+	if clean := k.cleanJSON(p, true); clean != nil {
 		return clean
 	}
 
@@ -474,7 +487,7 @@ func cleanReply(p []byte) []byte {
 			end = at + n
 		}
 		if line, isData := bytes.CutPrefix(p[at:end], []byte("data: ")); isData {
-			if clean := cleanJSON(line, true); clean != nil && !bytes.Equal(clean, line) {
+			if clean := k.cleanJSON(line, true); clean != nil && !bytes.Equal(clean, line) {
 				out = append(append(out, p[copied:end-len(line)]...), clean...)
 				copied = end
 			}
@@ -486,20 +499,4 @@ func cleanReply(p []byte) []byte {
 		return p
 	}
 	return append(out, p[copied:]...)
-}
-
-// Reply is a part of a reply as a record has it: whole events, or a whole object.
-func Reply(p []byte) []byte { return cleanReply(p) }
-
-// Stored is the JSON of an access to the store as a record has it: what is asked for, or
-// what came.
-func Stored(p json.RawMessage) json.RawMessage {
-	if len(p) == 0 {
-		return p
-	}
-	if clean := cleanJSON(p, true); clean != nil {
-		return clean
-	}
-	// This cannot be, since json.Marshal made it; if it were, nothing of it may be kept.
-	return hiddenText
 }

@@ -1,10 +1,16 @@
-package record
+package record_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 )
+
+// kept is what may be kept of each member.
+var kept = keeper.Members()
 
 // secretValues are values with credentials, as objects that clients and the software in front
 // of them send along have them: under the names that every list has, as headers, and as URLs.
@@ -23,7 +29,7 @@ func secretValues(secret string) []string {
 // keepsWhole reports whether what a member has is the arguments of a call, a schema, or JSON
 // of a tool.
 func keepsWhole(name, in string) bool {
-	return keptMembers[name] == whole || keptPlaces[name][in] == whole
+	return kept[name] == jsontext.KeepWhole || record.KeptAt(name, in) == jsontext.KeepWhole
 }
 
 // In each member of each place that is kept, whatever its kind, credentials are not.
@@ -32,10 +38,10 @@ func TestNoPlaceKeepsASecret(t *testing.T) {
 	const secret = "planted-4711"
 	values := secretValues(secret)
 	tried := 0
-	for in := range keptMembers {
-		for name := range keptMembers {
+	for in := range kept {
+		for name := range kept {
 			// Members of the same kind are read alike: one stands for those that may be kept as they are.
-			if alike := keptMembers[name] == members && name != "name"; alike || keepsWhole(in, "") || keepsWhole(name, in) {
+			if alike := kept[name] == jsontext.KeepMembers && name != "name"; alike || keepsWhole(in, "") || keepsWhole(name, in) {
 				continue
 			}
 			value := values[tried%len(values)]
@@ -44,7 +50,7 @@ func TestNoPlaceKeepsASecret(t *testing.T) {
 			if keepsWhole(name, "tools") {
 				continue
 			}
-			if got := Body([]byte(body)).String(); strings.Contains(got, secret) {
+			if got := keeper.Body([]byte(body)).String(); strings.Contains(got, secret) {
 				t.Fatalf("%s becomes %s", body, got)
 			}
 		}
@@ -54,14 +60,14 @@ func TestNoPlaceKeepsASecret(t *testing.T) {
 	}
 
 	// All forms of each member, in the request, in a list, and in a conversation.
-	for name := range keptMembers {
+	for name := range kept {
 		for _, in := range []string{"", "input", "items", "messages", "content", "tools", "mcp_servers", "environment", "error"} {
-			if keepsWhole(name, in) {
+			if keepsWhole(name, in) || keepsWhole(name, "") {
 				continue
 			}
 			for _, value := range values {
 				body := fmt.Sprintf(`{%q:[{%q:%s}],%q:%s}`, in, name, value, name, value)
-				if got := Body([]byte(body)).String(); strings.Contains(got, secret) {
+				if got := keeper.Body([]byte(body)).String(); strings.Contains(got, secret) {
 					t.Fatalf("%s becomes %s", body, got)
 				}
 			}
@@ -74,8 +80,8 @@ func TestNoURLKeepsASecret(t *testing.T) {
 	t.Parallel()
 	const secret = "planted-4711"
 	const page = `{"type":"search_result","source":"https://h/?a=b","url":"https://h/?a=b"}`
-	for name, kind := range keptMembers {
-		if kind != address && kind != server && kind != link {
+	for name, kind := range kept {
+		if kind != jsontext.KeepAddress && kind != jsontext.KeepServer && kind != jsontext.KeepLink {
 			continue
 		}
 		for _, text := range []string{
@@ -86,7 +92,7 @@ func TestNoURLKeepsASecret(t *testing.T) {
 				value := fmt.Sprintf(form, address)
 				for _, in := range []string{"input", "content", "messages", "tools", "mcp_servers", "output", "source", "tool_configuration"} {
 					body := fmt.Sprintf(`{%q:[{%q:%s,"n":1}],%q:%s}`, in, name, value, name, value)
-					if got := Body([]byte(body)).String(); strings.Contains(got, secret) {
+					if got := keeper.Body([]byte(body)).String(); strings.Contains(got, secret) {
 						t.Fatalf("%s becomes %s", body, got)
 					}
 				}
@@ -95,7 +101,7 @@ func TestNoURLKeepsASecret(t *testing.T) {
 	}
 
 	// The model has seen the address of a page: a replay needs it.
-	if got := Body([]byte(`{"content":[` + page + `]}`)).String(); !strings.Contains(got, page) {
+	if got := keeper.Body([]byte(`{"content":[` + page + `]}`)).String(); !strings.Contains(got, page) {
 		t.Errorf("%s", got)
 	}
 	// A server's path may be a credential, wherever it stands among the tools.
@@ -103,7 +109,7 @@ func TestNoURLKeepsASecret(t *testing.T) {
 		`{"tools":[{"url":"https://h/planted"}]}`, `{"mcp_servers":[{"tool_configuration":{"url":"https://h/planted"}}]}`,
 		`{"tools":[{"environment":{"skills":[{"source":{"url":"https://h/planted"}}]}}]}`, `{"tools":[{"server_url":{"url":["https://h/planted"]}}]}`,
 	} {
-		if got := Body([]byte(body)).String(); strings.Contains(got, "planted") {
+		if got := keeper.Body([]byte(body)).String(); strings.Contains(got, "planted") {
 			t.Errorf("%s becomes %s", body, got)
 		}
 	}

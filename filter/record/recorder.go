@@ -21,6 +21,8 @@ type Options struct {
 	Header string
 	// Content says that texts, tokens and keys of stored things are kept; else their lengths.
 	Content bool
+	// Keeper says what is kept of JSON.
+	Keeper *Keeper
 
 	// RecordBytes is what the events of one record may take; it is cut beyond them.
 	RecordBytes int
@@ -68,6 +70,9 @@ func (s *Recorder) Header() string {
 	return s.o.Header
 }
 
+// Keeper says what its records keep of JSON.
+func (s *Recorder) Keeper() *Keeper { return s.o.Keeper }
+
 // Begin begins the record of an exchange, if it is recorded; else it returns nil. asked is
 // the value of the request's [Recorder.Header]. r is made only for what is recorded. There is
 // no record either if the request alone has no room beside the exchanges that go on.
@@ -87,7 +92,7 @@ func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 		return nil
 	}
 
-	t.live = s.live
+	t.live, t.keeper = s.live, s.o.Keeper
 	s.live.add(t)
 	return t
 }

@@ -50,14 +50,3 @@ func Path(path, query string) string {
 
 	return path + "?" + strings.Join(pairs, "&")
 }
-
-// Body returns the request's body for a record, of its own memory. Of what is no JSON there
-// is the length.
-func Body(body []byte) Text {
-	clean := cleanJSON(body, false)
-	if clean == nil {
-		return NewText(body).Redacted()
-	}
-	// A copy: the body's memory is used again.
-	return NewText(append([]byte(nil), clean...))
-}

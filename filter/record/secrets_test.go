@@ -1,17 +1,22 @@
-package record
+package record_test
 
 import (
 	"encoding/base64"
-	"maps"
-	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/chat"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/render"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 )
+
+// keeper is that of the program.
+var keeper = record.NewKeeper(chat.Fields(), messages.Fields(), responses.Fields(), render.Fields())
 
 func TestBody(t *testing.T) {
 	t.Parallel()
@@ -23,15 +28,15 @@ func TestBody(t *testing.T) {
 			`{"tools": [ {"authorization" : "[hidden]", "type":"mcp","headers":{"A":"[hidden]","B": 0 }}, {"type":"mcp"}],"input":"x"}`,
 		},
 		{"escapes", `{"tools":[{"type":"mcp","\u0061uthorization":"s\"1","temperature":1}]}`, `{"tools":[{"type":"mcp","\u0061uthorization":"[hidden]","temperature":1}]}`},
-		{"another case", `{"Authorization":"s1","HEADERS":{"a":"s2"}}`, `{"Authorization":"[hidden]","HEADERS":"[hidden]"}`},
+		{"another case", `{"Authorization":"s1","HEADERS":{"a":"s2"}}`, `{"Authorization":"[hidden]","HEADERS":{"[hidden]":"[hidden]"}}`},
 		{"twice", `{"tools":[{"authorization":"s1"}],"tools":[{"authorization":"s2"}]}`, `{"tools":[{"authorization":"[hidden]"}],"tools":[{"authorization":"[hidden]"}]}`},
 		{"items", `{"input":["x",{"type":"additional_tools","tools":[{"type":"mcp","authorization":"s1"}]}]}`, `{"input":["x",{"type":"additional_tools","tools":[{"type":"mcp","authorization":"[hidden]"}]}]}`},
 		{"a conversation", `{"items":[{"type":"tool_search_output","tools":[{"type":"namespace","tools":[{"authorization":"s1"}]}]}]}`, `{"items":[{"type":"tool_search_output","tools":[{"type":"namespace","tools":[{"authorization":"[hidden]"}]}]}]}`},
 		{"a choice", `{"tool_choice":{"type":"mcp","headers":{"a":"s1"},"key":"s2"}}`, `{"tool_choice":{"type":"mcp","headers":{"a":"[hidden]"},"key":"[hidden]"}}`},
 		{"Messages", `{"mcp_servers":[{"type":"url","url":"https://u:p@h/s1?k=s2#f","authorization_token":"s1"},7]}`, `{"mcp_servers":[{"type":"url","url":"https://hidden@h/hidden?hidden#hidden","authorization_token":"[hidden]"},7]}`},
-		{"a container", `{"tools":[{"type":"shell","environment":{"type":"container_auto","network_policy":{"domain_secrets":[{"value":"s1"}]}}}]}`, `{"tools":[{"type":"shell","environment":{"type":"container_auto","network_policy":"[hidden]"}}]}`},
+		{"a container", `{"tools":[{"type":"shell","environment":{"type":"container_auto","network_policy":{"domain_secrets":[{"value":"s1"}]}}}]}`, `{"tools":[{"type":"shell","environment":{"type":"container_auto","network_policy":{"[hidden]":"[hidden]"}}}]}`},
 		{"a request to derender", `{"responses_request":{"tools":[{"type":"mcp","authorization":"s1"}]},"stream":false}`, `{"responses_request":{"tools":[{"type":"mcp","authorization":"[hidden]"}]},"stream":false}`},
-		{"unknown members", `{"api_key":"s1","extra_headers":{"a":"s2"},"pin":1234,"odd":[1,"s3",{"a":[]}],"on":true,"none":null}`, `{"api_key":"[hidden]","extra_headers":"[hidden]","pin":0,"odd":"[hidden]","on":true,"none":null}`},
+		{"unknown members", `{"api_key":"s1","extra_headers":{"a":"s2"},"pin":1234,"odd":[1,"s3",{"a":[]}],"on":true,"none":null}`, `{"api_key":"[hidden]","extra_headers":{"[hidden]":"[hidden]"},"pin":0,"odd":["[hidden]"],"on":true,"none":null}`},
 		{"a grant", `{"code":"s1","input":[{"type":"code_interpreter_call","code":"1+1"}],"tools":[{"code":"s2"}]}`, `{"code":"[hidden]","input":[{"type":"code_interpreter_call","code":"1+1"}],"tools":[{"code":"[hidden]"}]}`},
 		{
 			"servers", `[{"server_url":"https://h:1/mcp/s1"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"s1"},{"server_url":""},{"server_url":"s1://h"},{"server_url":["https://h/s1"]}]`,
@@ -46,14 +51,18 @@ func TestBody(t *testing.T) {
 		{"a tool's arguments", `{"content":[{"type":"tool_use","input":{"key":"k"}},{"arguments":{"key":"k"}}]}`, `{"content":[{"type":"tool_use","input":{"key":"k"}},{"arguments":{"key":"k"}}]}`},
 		{
 			"users", `{"user":"s1","safety_identifier":"s2","metadata":{"user_id":"s3","User":"s4","team":"t"},"user_profile_id":"s5","prompt_cache_key":"k","input":[{"role":"user","user":{"name":"s6"}}],"client_metadata":{"user_id":7}}`,
-			`{"user":"[hidden]","safety_identifier":"[hidden]","metadata":{"user_id":"[hidden]","User":"[hidden]","team":"t"},"user_profile_id":"[hidden]","prompt_cache_key":"k","input":[{"role":"user","user":"[hidden]"}],"client_metadata":{"user_id":0}}`,
+			`{"user":"[hidden]","safety_identifier":"[hidden]","metadata":{"user_id":"[hidden]","User":"[hidden]","team":"t"},"user_profile_id":"[hidden]","prompt_cache_key":"k","input":[{"role":"user","user":{"[hidden]":"[hidden]"}}],"client_metadata":{"user_id":0}}`,
 		},
 		{"a user's data", `{"tools":[{"type":"file_search","filters":{"user_id":"u"}}],"arguments":{"user":"u"},"safety_identifier":null}`, `{"tools":[{"type":"file_search","filters":{"user_id":"u"}}],"arguments":{"user":"u"},"safety_identifier":null}`},
+		{
+			"what refused fields accept", `{"n_predict":-1,"options":{},"bad_words":[],"extra_body":{"a":"s1"},"temp":0.5,"negative_prompt":"s2","search_parameters":{"mode":"off"},"do_sample":true}`,
+			`{"n_predict":-1,"options":{},"bad_words":[],"extra_body":"[hidden]","temp":0.5,"negative_prompt":"[hidden]","search_parameters":{"mode":"off"},"do_sample":true}`,
+		},
 		{"numbers", ` [-1.5e9,{"a":-1.5e9}, 0 ,{"n":1}]`, ` [-1.5e9,{"a":0}, 0 ,{"n":1}]`},
 		{"nothing in it", ` {} `, ` {} `},
 	} {
 		body := []byte(c.body)
-		got := Body(body)
+		got := keeper.Body(body)
 		if diff := cmp.Diff(c.want, got.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
@@ -70,16 +79,16 @@ func TestBodyThatIsNoJSON(t *testing.T) {
 	for _, body := range []string{
 		`{"tools":[`, "\ufeff{}", `{}{}`, "a=b", "\xff", `{"a":"` + "\xff" + `"}`, strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
 	} {
-		got := Body([]byte(body))
+		got := keeper.Body([]byte(body))
 		if got.Bytes() != nil || got.Len() != len(body) {
 			t.Errorf("%.20q: %d bytes, of which there are %.20q", body, got.Len(), got.Bytes())
 		}
-		r := Redact(&Record{Request: Request{Body: got}})
+		r := record.Redact(&record.Record{Request: record.Request{Body: got}})
 		if r.Request.Body.Len() != len(body) {
 			t.Errorf("%.20q: redacted, it has %d bytes", body, r.Request.Body.Len())
 		}
 	}
-	if got := Body(nil); !got.IsZero() {
+	if got := keeper.Body(nil); !got.IsZero() {
 		t.Errorf("no body has %d bytes", got.Len())
 	}
 }
@@ -99,59 +108,11 @@ func TestReply(t *testing.T) {
 		`{"Object":"no base64!"}`: `{"Object":"[hidden]"}`,
 		"":                        "", "text": "text",
 	} {
-		if diff := cmp.Diff(want, string(Reply([]byte(text)))); diff != "" {
+		if diff := cmp.Diff(want, string(keeper.Reply([]byte(text)))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
 }
-
-func TestHeaderAndPath(t *testing.T) {
-	t.Parallel()
-	got := Header(http.Header{"Authorization": {"s"}, "X-Pass": {"s"}, "Dpop": {"s"}, "X-Plain": {"s"}, "Accept": {"a", "b"}, "X-Request-Id": {"r"}})
-	want := map[string]string{"authorization": Hidden, "x-pass": Hidden, "dpop": Hidden, "x-plain": Hidden, "accept": "a, b", "x-request-id": "r"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	const h = "%5Bhidden%5D"
-	for query, want := range map[string]string{
-		"": "", "stream=true&include[]=a&after=b": "?stream=true&include[]=a&after=b", "sig=s&code=s=s&api%5Fkey=s": "?sig=" + h + "&code=" + h + "&api%5Fkey=" + h, "s": "?" + h, "bad%=s&=s": "?" + h + "&=" + h,
-	} {
-		if got := Path("/v1/responses", query); got != "/v1/responses"+want {
-			t.Errorf("%q: %s", query, got)
-		}
-	}
-}
-
-// All fields that docs/compatibility.md calls mapped, but those that name a user, decide how a
-// request is handled: without them no record could be replayed.
-func TestKeptMembersAreThoseOfTheAPIs(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/compatibility.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := make([][]string, 0, 200)
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| mapped \\|").FindAllStringSubmatch(string(page), -1) {
-		rows = append(rows, regexp.MustCompile("`([a-z_.]*[.])?([a-z_]+)`").FindAllStringSubmatch(row[1], -1)...)
-	}
-	if len(rows) < 100 {
-		t.Fatalf("only %d names", len(rows))
-	}
-	for _, row := range rows {
-		if name := row[2]; keptMembers[name] == nothing && keptPlaces[name] == nil && !documentedTypes[name] && !identities[name] {
-			t.Errorf("%s is hidden", name)
-		}
-	}
-}
-
-// documentedTypes are rows of types of items and parts, which are no members, and the
-// credentials of servers.
-var documentedTypes = words(`additional_tools agent_message apply_patch_call apply_patch_call_output authorization
-	code_interpreter_call compaction compaction_summary compaction_trigger computer_call computer_call_output configuration_update context_compaction
-	file_search_call image_generation_call web_search_call
-	custom_tool_call custom_tool_call_output function_call_output headers item_reference local_shell_call local_shell_call_output
-	mcp_approval_request mcp_approval_response mcp_call mcp_list_tools program_output search_result server_tool_use shell_call
-	shell_call_output tool_addition tool_removal tool_result tool_search_call tool_search_output tool_use`)
 
 // FuzzBody shows that any valid body stays valid JSON, that what is clean stays as it is, and
 // that nothing is left of a member that is not on the list.
@@ -160,44 +121,20 @@ func FuzzBody(f *testing.F) {
 	f.Add(`{"mcp_servers":[{"authorization_token":"s","url":"https://u:p@h/a"}],"x_request":{}}`)
 	f.Add(`[[{"a":{"b":[1,-2.5e3,true,null,"\u0061\"\\"]}}], {"headers":[{"a":[]}]} ]`)
 	f.Fuzz(func(t *testing.T, body string) {
-		got := Body([]byte(body))
+		got := keeper.Body([]byte(body))
 		if got.Bytes() == nil {
 			return
 		}
 		if !gjson.Valid(got.String()) {
 			t.Errorf("%s became %s", body, got)
 		}
-		if again := Body(got.Bytes()); again.String() != got.String() {
+		if again := keeper.Body(got.Bytes()); again.String() != got.String() {
 			t.Errorf("%s became %s", got, again)
 		}
 		const secret = "planted-4711"
-		hidden := Body([]byte(`{"unknown":` + body + `,"authorization":"` + secret + `","input":[{"odd":[` + body + `,"` + secret + `"]}]}`))
-		if text := hidden.String(); strings.Contains(text, secret) || strings.Count(text, `"input":[{"odd":"[hidden]"}]}`) != 1 {
+		hidden := keeper.Body([]byte(`{"unknown":` + body + `,"authorization":"` + secret + `","input":[{"odd":[` + body + `,"` + secret + `"]}]}`))
+		if text := hidden.String(); strings.Contains(text, secret) || strings.Count(text, `"input":[{"odd":["[hidden]"]}]}`) != 1 {
 			t.Errorf("%s", text)
 		}
 	})
-}
-
-// The table of docs/records.md has the headers and parameters that are kept.
-func TestKeptIsDocumented(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/records.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for row, kept := range map[string]map[string]bool{"request headers": keptHeader, "the query": keptParameters} {
-		m := regexp.MustCompile(`(?m)^\| ` + row + ` \| ([^|]*) \|`).FindStringSubmatch(string(page))
-		if m == nil {
-			t.Fatalf("docs/records.md has no row %q", row)
-		}
-		documented := map[string]bool{}
-		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(m[1], -1) {
-			documented[name[1]] = true
-		}
-		code := maps.Clone(kept)
-		delete(code, "include[]") // another spelling
-		if diff := cmp.Diff(code, documented); diff != "" {
-			t.Errorf("%s (-code +docs/records.md):\n%s", row, diff)
-		}
-	}
 }

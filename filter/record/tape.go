@@ -26,6 +26,8 @@ type Tape struct {
 	now func() time.Time
 	// live bounds what all tapes take together; nil: nothing does.
 	live *live
+	// keeper says what is kept of JSON.
+	keeper *Keeper
 
 	// mu protects what follows.
 	mu     sync.Mutex
@@ -228,7 +230,7 @@ func (t *Tape) Headers(h []engine.Header) {
 func (t *Tape) Sent(p []byte) {
 	if t != nil && len(p) > 0 {
 		// Cleaned first: a client's key that the reply repeats is in no record.
-		text := slices.Clone(Reply(p))
+		text := slices.Clone(t.keeper.Reply(p))
 		t.add(len(text), Event{Kind: KindSent, Text: NewText(text)})
 	}
 }
@@ -311,7 +313,7 @@ func (t *Tape) Access(
 
 	// Of an error only its name: its text may have the address of the store.
 	a := &Access{
-		Operation: operation, Key: NewText(Stored(key)), Result: Stored(result),
+		Operation: operation, Key: NewText(t.keeper.Stored(key)), Result: t.keeper.Stored(result),
 		Micros: t.now().Sub(begun).Microseconds(),
 	}
 	if err != nil {

@@ -58,15 +58,18 @@ var derenderFields = jsontext.Table[*derendering]{
 	"stream": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
 		return v.SetSwitch(&d.stream)
 	}},
-	"generate_response": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
-		return d.setGenerated(v, false)
-	}},
-	"generate_chunk": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
-		return d.setGenerated(v, true)
-	}},
-	"stream_state": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
-		return d.state.read(v, d.rc.ContextLength())
-	}},
+	"generate_response": {
+		Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.setGenerated(v, false) },
+		Keep: jsontext.KeepGuarded,
+	},
+	"generate_chunk": {
+		Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.setGenerated(v, true) },
+		Keep: jsontext.KeepGuarded,
+	},
+	"stream_state": {
+		Read: func(d *derendering, v jsontext.Field) *apierror.Error { return d.state.read(v, d.rc.ContextLength()) },
+		Keep: jsontext.KeepGuarded,
+	},
 	"prompt_tokens": {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&d.promptTokens, 0, turn.MaxRendered)
 	}},
@@ -108,19 +111,23 @@ func (k *derenderer) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome
 	return api.Answered(object, err)
 }
 
+// fields has the field of an API's own request.
+func (k kind) fields() jsontext.Table[*derendering] {
+	return jsontext.Table[*derendering]{
+		k.request: {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
+			d.request = v
+			return nil
+		}},
+	}
+}
+
 func (d *derendering) decode(body []byte) *apierror.Error {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return err
 	}
 
-	fields := jsontext.With(derenderFields, jsontext.Table[*derendering]{
-		d.kind.request: {Read: func(d *derendering, v jsontext.Field) *apierror.Error {
-			d.request = v
-			return nil
-		}},
-	}, func(d *derendering) *derendering { return d })
-	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := derenderFields.Beside(d.kind.fields()).Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return err
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
@@ -249,3 +250,17 @@ func (r *room) take(n int) *apierror.Error {
 
 // leave returns what the request has taken.
 func (r *room) leave() { r.server.held.Add(-r.bytes.Load()) }
+
+// Fields are the described fields of the requests of each endpoint, by its name.
+// docs/compatibility.md has them, and records keep of each what its row says.
+func Fields() jsontext.Objects {
+	derender := derenderFields
+	for _, k := range kinds {
+		derender = derender.Beside(k.fields())
+	}
+	return jsontext.Objects{
+		"derender":   derender.Describe(),
+		"tokenize":   tokenizeFields.Describe(),
+		"detokenize": detokenizeFields.Describe(),
+	}
+}

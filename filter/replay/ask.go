@@ -35,7 +35,7 @@ func (p *Player) Calls(ctx context.Context, r *record.Record) (calls []Call, ski
 		return nil, why
 	}
 
-	s := newScript(r)
+	s := newScript(r, p.Keeper)
 	if why := p.play(record.With(ctx, s), r, s); why != "" {
 		return nil, why
 	}

@@ -26,7 +26,7 @@ func TestCompareErrors(t *testing.T) {
 		made.RetryAfter, made.Overflow = time.Second, &apierror.Overflow{Tokens: 2, Max: 1}
 		s := newScript(&record.Record{Events: []record.Event{{Kind: record.KindRefused, Error: &record.Error{
 			Status: made.Status, Type: made.Type, Code: made.Code, Param: made.Param, Message: made.Message, RetryAfter: made.RetryAfter, Overflow: &apierror.Overflow{Tokens: 2, Max: 1},
-		}}}})
+		}}}}, nil)
 		change(made)
 		s.made.refused = made
 		if got := len(s.compare()) > 0; got != (name != "") {

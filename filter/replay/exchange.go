@@ -245,7 +245,7 @@ func (x *exchange) SendHeaders(headers []engine.Header) {
 
 // SendBody implements [run.Downstream].
 func (x *exchange) SendBody(p []byte, _ bool) {
-	x.script.made.reply = append(x.script.made.reply, record.Reply(p)...)
+	x.script.made.reply = append(x.script.made.reply, x.script.keeper.Reply(p)...)
 }
 
 // SendError implements [run.Downstream].

@@ -13,7 +13,7 @@ func TestLimitOfQuotaIsReplayed(t *testing.T) {
 	asked := engine.Request{N: 2, MaxTokens: 100}
 	s := newScript(&record.Record{Events: []record.Event{
 		{Kind: record.KindCall, Call: &record.Call{Options: asked.AppendSampling(nil)}},
-	}})
+	}}, nil)
 
 	for name, c := range map[string]struct {
 		request engine.Request

@@ -38,6 +38,8 @@ type Player struct {
 	Endpoints []api.Endpoint
 	Turns     *turn.Env
 	Run       *run.Env
+	// Keeper is that of the records.
+	Keeper *record.Keeper
 }
 
 // Played is what became of a replay.
@@ -52,7 +54,7 @@ func (p *Player) Play(ctx context.Context, r *record.Record) Played {
 	if why := skippedRecord(r); why != "" {
 		return Played{Skipped: why}
 	}
-	s := newScript(r)
+	s := newScript(r, p.Keeper)
 	if why := p.play(record.With(ctx, s), r, s); why != "" {
 		return Played{Skipped: why}
 	}
@@ -113,7 +115,7 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 	case api.OutcomeRequest:
 		return p.reply(ctx, r, s, outcome.Request)
 	case api.OutcomeAnswer:
-		s.made.reply = record.Reply(outcome.Answer)
+		s.made.reply = p.Keeper.Reply(outcome.Answer)
 	case api.OutcomeStream:
 		return "the client followed a stored stream, which other exchanges have made"
 	case api.OutcomeRefused:

@@ -44,6 +44,8 @@ func (d Difference) String() string {
 // script is what came in from outside in a record, and what the replay makes of it. It
 // implements [record.Effects].
 type script struct {
+	keeper *record.Keeper
+
 	mu     sync.Mutex
 	ids    []string
 	times  []time.Time
@@ -75,8 +77,8 @@ type call struct {
 	request *engine.Request // of one that was made
 }
 
-func newScript(r *record.Record) *script {
-	s := &script{last: r.Started}
+func newScript(r *record.Record, keeper *record.Keeper) *script {
+	s := &script{keeper: keeper, last: r.Started}
 	for i := range r.Events {
 		switch e := &r.Events[i]; e.Kind {
 		case record.KindID:
@@ -212,7 +214,7 @@ var errNotRecorded = errors.New("the record does not have this access")
 func (s *script) Access(
 	operation string, key json.RawMessage, _ func() (json.RawMessage, error),
 ) (json.RawMessage, error) {
-	key = record.Stored(key)
+	key = s.keeper.Stored(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -30,6 +30,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
@@ -46,6 +47,9 @@ type Chains = read.Chains
 
 // NewChains makes a memory of at most limit bytes.
 func NewChains(limit int64) *Chains { return read.NewChains(limit) }
+
+// Fields are the described fields of the objects of a request, by their paths.
+func Fields() jsontext.Objects { return read.Fields() }
 
 // API is the Responses API. It is safe for concurrent use.
 type API struct {

@@ -162,7 +162,8 @@ func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Err
 
 // OutputFields are the members of structured_outputs.
 var OutputFields = jsontext.Members{
-	"json": {}, "json_object": {}, "regex": {}, "choice": {}, "grammar": {},
+	"json":        {Keep: jsontext.KeepWhole},
+	"json_object": {}, "regex": {}, "choice": {}, "grammar": {},
 	"structural_tag":         {Refused: NoTags},
 	"whitespace_pattern":     {Ignored: noWhitespace},
 	"disable_any_whitespace": {Ignored: noWhitespace},

@@ -31,7 +31,7 @@ var SamplingFields = withDialects(jsontext.Table[Sampling]{
 		Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) },
 	},
 	"repetition_penalty": {Read: Sampling.readRepetitionPenalty},
-	"logit_bias":         {Read: Sampling.readLogitBias},
+	"logit_bias":         {Read: Sampling.readLogitBias, Keep: jsontext.KeepGuarded},
 
 	"stop":           {Read: Sampling.readStop},
 	"stop_token_ids": {Read: Sampling.readStopTokens},

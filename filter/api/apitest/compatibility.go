@@ -9,52 +9,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
 const compatibility = "../../docs/compatibility.md"
 
-// Handled is what becomes of a field, as docs/compatibility.md says it.
-type Handled struct {
-	State string // mapped, refused, ignored or skipped
-
-	// Effect is what the code says of it: why the field is refused or ignored. Of a mapped
-	// field it is empty, and only the document says what it does.
-	Effect string
-
-	// Values of a refused field that are accepted; nil: those that ask for nothing.
-	unless []string
-}
-
-// Fields returns what becomes of each field of a table.
-func Fields[T any](table jsontext.Table[T]) map[string]Handled {
-	coded := map[string]Handled{}
-	for name, row := range table {
-		h := Handled{State: "mapped"}
-		switch {
-		case row.Ignored != "":
-			h = Handled{State: "ignored", Effect: row.Ignored}
-		case row.Refused != "":
-			h = Handled{State: "refused", Effect: row.Refused, unless: row.Unless}
-			if len(row.Unless) > 0 {
-				h.Effect += " Accepted: `" + strings.Join(row.Unless, "`, `") + "`"
-			}
-		}
-		coded[name] = h
-	}
-	return coded
-}
-
-// Objects are the tables of the objects of a request, by their paths: "" is the request
-// itself, messages the elements of that list, and input[message] those of that type.
-type Objects map[string]map[string]Handled
+// Objects are the described tables of the objects of a request, as the API exports them.
+type Objects jsontext.Objects
 
 // Below returns the fields of all objects in the request but those at the paths without,
 // under their paths.
-func (o Objects) Below(without ...string) map[string]Handled {
-	all := map[string]Handled{}
+func (o Objects) Below(without ...string) map[string]jsontext.Described {
+	all := map[string]jsontext.Described{}
 	for path, fields := range o {
 		if path == "" || slices.Contains(without, path) {
 			continue
@@ -73,9 +40,11 @@ const everyAPI = "Every API"
 // Documented compares coded, what becomes of each name, with a table of
 // docs/compatibility.md: the one under the heading of an endpoint or, if heading is not
 // empty, under that heading of its section. With -update it writes the table: the rows
-// of names that are new stand after the others of their state.
-func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled) {
+// of names that are new stand after the others of their state. What a mapped field does has to be
+// written there.
+func Documented(t testing.TB, endpoint, heading string, coded map[string]jsontext.Described) {
 	t.Helper()
+	coded = ofPage(coded)
 	document := ReadFile(t, compatibility)
 	start, end := findTable(t, document, endpoint, heading)
 	rows := readRows(document[start:end])
@@ -99,20 +68,37 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 		return
 	}
 
-	documented := map[string]Handled{}
+	documented := map[string]jsontext.Described{}
 	for _, r := range slices.Concat(common, rows) {
 		if _, twice := documented[r.name]; twice {
 			t.Errorf("%s %s in docs/compatibility.md has %s twice, or it is in %q too", endpoint, heading, r.name, everyAPI)
 		}
-		// What such a field does is written by hand: the code has no text for it.
+		// What such a field does is written by hand, for people: the code has no text for it. Members of
+		// objects that are mapped may be what the API's own documentation says.
 		if r.State == "mapped" || r.State == "skipped" {
+			if r.Effect == "" && heading != "Members" {
+				t.Errorf("%s %s in docs/compatibility.md says nothing of %s. Write what it does into its row.", endpoint, heading, r.name)
+			}
 			r.Effect = coded[r.name].Effect
 		}
-		documented[r.name] = r.Handled
+		documented[r.name] = r.Described
 	}
-	if diff := cmp.Diff(coded, documented, cmpopts.IgnoreUnexported(Handled{})); diff != "" {
+	if diff := cmp.Diff(coded, documented); diff != "" {
 		t.Errorf("%s %s in docs/compatibility.md, which -update writes, except %q (-code +docs):\n%s", endpoint, heading, everyAPI, diff)
 	}
+}
+
+// ofPage returns what the page has of rows.
+func ofPage(coded map[string]jsontext.Described) map[string]jsontext.Described {
+	rows := make(map[string]jsontext.Described, len(coded))
+	for name, d := range coded {
+		effect := d.Effect
+		if len(d.Unless) > 0 {
+			effect += " Accepted: `" + strings.Join(d.Unless, "`, `") + "`"
+		}
+		rows[name] = jsontext.Described{State: d.State, Effect: effect}
+	}
+	return rows
 }
 
 // findTable returns where the rows of a table are.
@@ -145,7 +131,7 @@ func findTable(t testing.TB, document, endpoint, heading string) (start, end int
 // same state and effect share a row.
 type documentRow struct {
 	name string
-	Handled
+	jsontext.Described
 }
 
 var tableHead = regexp.MustCompile(`\| (field|type) \| \| effect \|\n\|---\|---\|---\|\n`)
@@ -163,14 +149,14 @@ func readRows(table string) (rows []documentRow) {
 			if row[2] == "refused" || row[2] == "ignored" {
 				effect = strings.ReplaceAll(effect, itself, name)
 			}
-			rows = append(rows, documentRow{name, Handled{State: row[2], Effect: effect}})
+			rows = append(rows, documentRow{name, jsontext.Described{State: row[2], Effect: effect}})
 		}
 	}
 	return rows
 }
 
 // writeRows returns the rows of coded, in the order and with the texts that they have.
-func writeRows(before []documentRow, coded map[string]Handled) string {
+func writeRows(before []documentRow, coded map[string]jsontext.Described) string {
 	var rows []documentRow
 	known := map[string]bool{}
 	for _, r := range before {

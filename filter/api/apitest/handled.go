@@ -1,19 +1,23 @@
 package apitest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 )
 
 // Handles shows that requests are handled as the tables say: refused fields are a 400 that
 // names them, unless they ask for nothing; ignored ones are accepted and listed; mapped ones
-// are not listed. bodies has a request for each object, with %s where a
+// are not listed; and that each can be made again from its record. bodies has a request for each object, with %s where a
 // member is added; "": none can be made.
 func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 	t.Helper()
+	keeper := record.NewKeeper(jsontext.Objects(o))
 	for path, fields := range o {
 		body, ok := bodies[path]
 		if !ok {
@@ -33,27 +37,32 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 				}
 				return slices.Contains(r.Ignored(), at), nil
 			}
-			h.check(t, at, send)
+			checkHandled(t, h, at, send)
+			a.checkRecorded(t, at, keeper, h.Unless, func(value string) string {
+				return strings.Replace(body, "%s", `"`+name+`":`+value, 1)
+			})
 		}
 	}
 }
 
-// check shows that a field is handled so. send sends it with a value, and reports whether
+// checkHandled shows that a field is handled as its row says. send sends it with a value, and reports whether
 // it is listed as ignored.
-func (h *Handled) check(t *testing.T, at string, send func(value string) (listed bool, err *apierror.Error)) {
+func checkHandled(
+	t *testing.T, h jsontext.Described, at string, send func(value string) (listed bool, err *apierror.Error),
+) {
 	t.Helper()
 	// An object asks for something in every field, whatever its type.
 	listed, err := send(`{"x":1}`)
 
 	switch h.State {
 	case "refused":
-		named := err != nil && indexless(err.Param) == at && strings.HasPrefix(h.Effect, err.Message)
+		named := err != nil && indexless(err.Param) == at && h.Effect == err.Message
 		if !named || err.Status != 400 {
 			t.Errorf("%s: %v", at, err)
 		}
 
 		// What asks for nothing is accepted; a field with values of its own takes only these.
-		accepted := h.unless
+		accepted := slices.Clone(h.Unless)
 		if accepted == nil {
 			accepted = []string{"false", "0", `""`, "[]"}
 		} else if _, err := send(`"x"`); err == nil {
@@ -78,6 +87,41 @@ func (h *Handled) check(t *testing.T, at string, send func(value string) (listed
 			t.Errorf("%s is listed as ignored", at)
 		}
 	}
+}
+
+// recordedValues are values of every kind, with those that often ask for nothing.
+var recordedValues = []string{
+	"null", "true", "false", "-1", "0", "0.5", "1", "7", `""`, `"x"`, `"auto"`, `"none"`, `"disabled"`, "[]", `["x"]`, "[1]", "{}",
+	`{"x":1}`, `{"type":"auto"}`, `{"type":"text"}`, `{"type":"summarize"}`, `{"type":"enabled","budget_tokens":2000}`,
+}
+
+// checkRecorded shows that a request with any value of a field is accepted or refused as its record is,
+// and that both ask the engine for the same. with returns the request with a value.
+func (a *API) checkRecorded(
+	t *testing.T, at string, keeper *record.Keeper, unless []string, with func(value string) string,
+) {
+	t.Helper()
+	for _, value := range slices.Concat(recordedValues, unless) {
+		body := with(value)
+		kept := keeper.Body([]byte(body)).Bytes()
+		if want, got := a.asked([]byte(body)), a.asked(kept); want != got {
+			t.Errorf("%s %s: the request comes to\n%s\nand its record %s to\n%s\nSay in the field's row what a record "+
+				"keeps of it (Keep).", at, value, want, kept, got)
+		}
+	}
+}
+
+// asked is what a request comes to: what the engine is asked for, or the error.
+func (a *API) asked(body []byte) string {
+	r, err := a.Decode(body, NewContext())
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%d %s %s", err.Status, err.Param, err.Message)
+	case r.Engine() == nil:
+		return fmt.Sprint("jobs, ignored: ", r.Ignored())
+	}
+	e := r.Engine()
+	return fmt.Sprint(e.Prompt, string(e.AppendSampling(nil)), " ignored: ", r.Ignored())
 }
 
 // indexless returns the path of a field without the indexes of lists, and without types.

@@ -92,10 +92,11 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*fieldReader]{
 
 	"moderation": {Read: (*fieldReader).readModeration},
 	"store":      {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.store) }},
-	"metadata":   {Read: (*fieldReader).readMetadata},
-	"safety_identifier": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
-		return setText(&f.echo.safety, v)
-	}},
+	"metadata":   {Read: (*fieldReader).readMetadata, Keep: jsontext.KeepGuarded},
+	"safety_identifier": {
+		Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.safety, v) },
+		Keep: jsontext.KeepNothing,
+	},
 	"prompt_cache_key": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
 		return setText(&f.echo.cacheKey, v)
 	}},
@@ -109,7 +110,7 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*fieldReader]{
 		Refused: "previous_input_messages is not supported. Send the conversation as input items.",
 	},
 	"prompt":             {Refused: "Prompt templates are not supported. Send instructions and input."},
-	"structured_outputs": {Read: (*fieldReader).readStructuredOutputs},
+	"structured_outputs": {Read: (*fieldReader).readStructuredOutputs, Keep: jsontext.KeepWhole},
 	"messages":           {Refused: ofChat("messages", "Use input.")},
 	"response_format":    {Refused: ofChat("response_format", "Use text.format.")},
 	"reasoning_effort":   {Refused: ofChat("reasoning_effort", "Use reasoning.effort.")},
@@ -201,4 +202,45 @@ var reasoningFields = jsontext.With(jsontext.Table[*fieldReader]{
 var textFields = jsontext.Table[*fieldReader]{
 	"format":    {Read: (*fieldReader).readTextFormat},
 	"verbosity": {Read: (*fieldReader).readVerbosity},
+}
+
+// Fields are the described fields of the objects of a request, by their paths.
+// docs/compatibility.md has them, and records keep of each what its row says.
+func Fields() jsontext.Objects {
+	return jsontext.Objects{
+		"":                           fields.Describe(),
+		"reasoning":                  reasoningFields.Describe(),
+		"thinking":                   turn.ThinkingFields.Describe(),
+		"chat_template_kwargs":       turn.TemplateFields.Describe(),
+		"text":                       textFields.Describe(),
+		"text.format":                toolset.FormatFields.Describe(),
+		"context_management":         toolset.ManagementFields.Describe(),
+		"structured_outputs":         turn.OutputFields.Describe(),
+		"tools[function]":            toolset.FunctionFields.Describe(),
+		"tools[custom]":              toolset.CustomFields.Describe(),
+		"tools[namespace]":           toolset.SpaceFields.Describe(),
+		"tools[tool_search]":         toolset.SearchFields.Describe(),
+		"tools[mcp]":                 toolset.ServerFields.Describe(),
+		"prompt_cache_options":       toolset.CacheFields.Describe(),
+		"tools.tools[function]":      toolset.FunctionFields.Describe(),
+		"tools.tools[custom]":        toolset.CustomFields.Describe(),
+		"tool_choice[allowed_tools]": toolset.AllowedFields.Describe(),
+
+		"input[message]":                 itemMembers["message"].Describe(),
+		"input[reasoning]":               itemMembers["reasoning"].Describe(),
+		"input[function_call]":           itemMembers["function_call"].Describe(),
+		"input[function_call_output]":    itemMembers["function_call_output"].Describe(),
+		"input[custom_tool_call]":        itemMembers["custom_tool_call"].Describe(),
+		"input[custom_tool_call_output]": itemMembers["custom_tool_call_output"].Describe(),
+		"input.content[input_text]":      partMembers["input_text"].Describe(),
+		"input.content[output_text]":     partMembers["output_text"].Describe(),
+		"input.content[refusal]":         partMembers["refusal"].Describe(),
+		"input.content[input_image]":     partMembers["input_image"].Describe(),
+		"input.output[input_text]":       partMembers["input_text"].Describe(),
+		"input.output[input_image]":      partMembers["input_image"].Describe(),
+		"input.content[reasoning_text]":  partMembers["reasoning_text"].Describe(),
+		"input.summary[summary_text]":    partMembers["summary_text"].Describe(),
+		"input.content[input_file]":      partMembers["input_file"].Describe(),
+		"input.output[input_file]":       partMembers["input_file"].Describe(),
+	}
 }

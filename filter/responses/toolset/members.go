@@ -8,8 +8,11 @@ var (
 	CustomFields   = ofTool("name", "description", "format", "defer_loading", "allowed_callers")
 	SpaceFields    = ofTool("name", "description", "tools")
 	SearchFields   = ofTool("execution", "description", "parameters")
-	ServerFields   = ofTool("server_label", "server_url", "server_description", "authorization", "headers",
-		"allowed_tools", "require_approval", "defer_loading")
+	ServerFields   = jsontext.Members{
+		"server_url":    {Keep: jsontext.KeepServer},
+		"authorization": {Keep: jsontext.KeepNothing},
+		"headers":       {Keep: jsontext.KeepNames},
+	}.Beside(ofTool("server_label", "server_description", "allowed_tools", "require_approval", "defer_loading"))
 )
 
 // ofTool are the members of a type of tools: those that its reader has code for, and what
