@@ -262,7 +262,7 @@ func TestOutputBeyondContext(t *testing.T) {
 				continue
 			}
 			if got.Err != nil || got.Finishes[0] != engine.FinishLength || got.Output != size-len(r.Prompt) {
-				t.Errorf("%s, %d tokens: %d of output, %q, %v", kind, tt.maxTokens, got.Output, got.Finishes[0], got.Err)
+				t.Errorf("%s, %d tokens: %d of output, %q, %v", kind, tt.maxTokens, got.Output, got.Finishes, got.Err)
 			}
 		}
 	}
