@@ -251,7 +251,7 @@ func (c *connection) cancelResponse(e *clientEvent) {
 	c.mu.Unlock()
 
 	// What has ended is in its lane until all is done about it.
-	if r != nil && r.stop(canceled) || next != nil && next.stop(canceled) {
+	if r != nil && r.steering.stop(canceled) || next != nil && next.steering.stop(canceled) {
 		return
 	}
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -43,8 +42,8 @@ const (
 //
 // Its context, which ends with the connection, lets each of them go to over.
 //
-// It is large because it is both ends of an exchange: what is handed over, and what is known of
-// the reply and of the input that steers it.
+// It is both ends of an exchange: what is handed over, and what is known of the reply. What others say
+// to it is its steering.
 type response struct {
 	c    *connection
 	lane string
@@ -82,24 +81,14 @@ type response struct {
 	status string
 	last   []byte
 
-	// What other goroutines say to it: the reader of the connection.
-	mu sync.Mutex
-	// interrupt is the exchange's, from asked on. handed says that the exchange has the whole request;
-	// early is an interruption that came before.
-	interrupt func(why api.Interruption)
-	handed    bool
-	early     api.Interruption
-	// unwanted says that the client has canceled it.
-	unwanted bool
-	// steers is the input that waits for the end; closed says that no more is taken. next is the
-	// successor that is made of it.
-	steers []steer
-	closed bool
-	next   *response
+	steering steering
 }
 
 func newResponse(c *connection, lane string, settings []byte, t turn) *response {
-	return &response{c: c, lane: lane, settings: settings, turn: t, ended: make(chan struct{})}
+	return &response{
+		c: c, lane: lane, settings: settings, turn: t, ended: make(chan struct{}),
+		steering: steering{spawn: c.s.o.Go},
+	}
 }
 
 var _ extproc.Interruptible = (*response)(nil)
@@ -167,7 +156,7 @@ func (r *response) failed() {
 
 // end closes ended, once. Only the goroutine of the exchange calls it.
 func (r *response) end() {
-	r.close()
+	r.steering.close()
 	select {
 	case <-r.ended:
 	default:
@@ -175,41 +164,8 @@ func (r *response) end() {
 	}
 }
 
-// stop has the response end with what there is of it, and reports whether that can be: of one that
-// has ended, only its successor can be stopped. It does not wait.
-func (r *response) stop(why api.Interruption) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.next != nil:
-		return r.next.stop(why)
-	case r.closed && len(r.steers) == 0:
-		return false
-	}
-
-	r.unwanted = r.unwanted || why == canceled
-	// The exchange would answer before it has been asked. It is told when it has the whole request.
-	if !r.handed {
-		r.early = why
-		return true
-	}
-	r.interruptLocked(why)
-	return true
-}
-
-// interruptLocked interrupts the exchange, on another goroutine: it may be waiting for the client
-// to read, whose events must be read meanwhile.
-func (r *response) interruptLocked(why api.Interruption) {
-	interrupt := r.interrupt
-	r.c.s.o.Go(func() { interrupt(why) })
-}
-
 // Interruptible implements [extproc.Interruptible].
-func (r *response) Interruptible(interrupt func(why api.Interruption)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.interrupt = interrupt
-}
+func (r *response) Interruptible(interrupt func(why api.Interruption)) { r.steering.begin(interrupt) }
 
 // Context implements [extproc.Driver].
 func (r *response) Context() context.Context { return r.ctx }
@@ -234,12 +190,7 @@ func (r *response) Recv() (*extprocv3.ProcessingRequest, error) {
 		return m, nil
 	}
 
-	r.mu.Lock()
-	if r.handed = true; r.early != "" {
-		r.interruptLocked(r.early)
-	}
-	r.mu.Unlock()
-
+	r.steering.handOver()
 	select {
 	case <-r.ended:
 		return nil, io.EOF
@@ -313,10 +264,7 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 	}
 	status := int(reply.GetStatus().GetCode())
 	// One that was canceled before it began has an error too, and has not failed.
-	r.mu.Lock()
-	unwanted := r.unwanted
-	r.mu.Unlock()
-	if !unwanted && r.status == "" {
+	if !r.steering.canceled() && r.status == "" {
 		r.failed()
 	}
 	r.endWith(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
@@ -356,8 +304,8 @@ func (r *response) event(json []byte) error {
 	case bytes.HasPrefix(json, itemName):
 		// While the model wrote a call it was not interrupted. One of the filter's own has been
 		// written now: no model call is to follow it.
-		if r.steering() {
-			r.stop(steered)
+		if r.steering.waits() {
+			r.steering.stop(steered)
 		}
 
 	default:
@@ -370,28 +318,13 @@ func (r *response) event(json []byte) error {
 				r.failed()
 			}
 			// Before the client has the event: input that it sends then is for the next response.
-			if r.close() {
+			if r.steering.close() {
 				r.last = bytes.Clone(json)
 			}
 			break
 		}
 	}
 	return r.c.send(r.lane, json)
-}
-
-// steering reports whether input waits for the end of the response.
-func (r *response) steering() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.steers) > 0
-}
-
-// close has the response take no more input, and reports whether it has taken some.
-func (r *response) close() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	return len(r.steers) > 0
 }
 
 // remember notes a response that has an id, before the client knows it.

@@ -77,7 +77,7 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 		return false
 	}
 
-	r.stop(steered)
+	r.steering.stop(steered)
 	return true
 }
 
@@ -86,7 +86,7 @@ func (c *connection) steer(e *clientEvent, held int) (kept bool) {
 func (c *connection) accept(r *response, s steer) (code, message string) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if code, message = r.keep(s); code == "" {
+	if code, message = r.steering.keep(s); code == "" {
 		_ = c.writeLocked(c.steerEvent(r.lane, "accepted", &s, ""))
 	}
 	return code, message
@@ -137,20 +137,6 @@ func (e *clientEvent) steerable() bool {
 		(!management.Exists() || jsontext.Empty(management))
 }
 
-// keep lets input wait for the end of the response.
-func (r *response) keep(s steer) (code, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.closed, r.unwanted:
-		return responseEnded()
-	case len(r.steers) >= maxSteers:
-		return "too_many_pending_steers", "Too much input waits for the response."
-	}
-	r.steers = append(r.steers, s)
-	return "", ""
-}
-
 // responseEnded is why input for a response that has ended is not used.
 func responseEnded() (code, message string) {
 	return "response_already_completed", "The response has ended. Send a response.create that continues it."
@@ -161,8 +147,8 @@ func responseEnded() (code, message string) {
 func (c *connection) successor(r *response) *response {
 	// A response that was refused, or has failed without an event, is closed here. Afterwards nobody
 	// else touches the input.
-	r.close()
-	steers := r.steers
+	r.steering.close()
+	steers := r.steering.waiting
 	if len(steers) == 0 {
 		return nil
 	}
@@ -190,22 +176,11 @@ func (c *connection) successor(r *response) *response {
 	// It is made within the place of the response that it follows, whose memory stays taken.
 	successor := newResponse(c, r.lane, r.settings, next)
 	successor.brings, successor.steerable = steers, true
-	if !r.followedBy(successor) {
+	if !r.steering.followedBy(successor) {
 		c.giveUp(r, steers, "The response was canceled.")
 		return nil
 	}
 	return successor
-}
-
-// followedBy notes the successor, to which what stops the response goes from now on. It reports
-// whether there is to be one: the client may have canceled the response when it had its end.
-func (r *response) followedBy(successor *response) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.unwanted {
-		r.next = successor
-	}
-	return !r.unwanted
 }
 
 // withPending adds the input that waits for the response that this one continues.

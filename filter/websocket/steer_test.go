@@ -309,7 +309,7 @@ func TestSteerAtTheEnd(t *testing.T) {
 			}
 
 			x.created("resp_1")
-			for !x.driver.(*response).steering() {
+			for !x.driver.(*response).steering.waits() {
 				runtime.Gosched()
 			}
 			x.complete("completed", "")
