@@ -1,4 +1,4 @@
-package messages
+package read
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -41,7 +42,7 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 		return text, true, err
 	// The model sees nothing of a file in a container: only its id is checked.
 	case "container_upload":
-		d.ignoreKind("messages.content.", kind)
+		names.IgnoreKind(&d.ignored, "messages.content.", kind)
 		return "", false, v.RequireText("file_id")
 	case "":
 		err = withoutType(v)
@@ -56,7 +57,7 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 			return text.Str, true, nil
 		}
 	}
-	d.ignoreKind("messages.content.", kind)
+	names.IgnoreKind(&d.ignored, "messages.content.", kind)
 	return "", false, turn.CheckUnread(v)
 }
 

@@ -1,13 +1,14 @@
-package messages
+package read
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -121,13 +122,13 @@ type message struct {
 	begun  bool
 	clears bool
 
-	found    []string // tools that it refers to
-	changing *joining // the tools that it changes; nil: none so far
+	referred []string         // tools that it refers to
+	changing *toolset.Joining // the tools that it changes; nil: none so far
 	// served are the calls of tools that a server ran and that have no result yet: where in
 	// items it is going to be, by their ids.
 	served map[string]int
 	// searches are the tools that the searches among these calls have found, by the same ids.
-	searches map[string]*joining
+	searches map[string]*toolset.Joining
 }
 
 // readContent reads the content of the message. configured is that the message sets the effort,
@@ -220,8 +221,8 @@ func (m *message) end() {
 		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
 	}
 	// The tools join after the results that name them, and before what the user says next.
-	if len(m.found) > 0 {
-		m.items = append(m.items, m.join(m.found))
+	if len(m.referred) > 0 {
+		m.join(m.referred)
 	}
 
 	if m.kind == turn.User {
@@ -294,12 +295,37 @@ func (m *message) addText(text string, placeholder bool) {
 	}
 }
 
-// callPrefix begins the ids of calls as package turn makes them, toolPrefix as
-// clients of Anthropic's API know them.
-const (
-	callPrefix = "call_"
-	toolPrefix = "toolu_"
-)
+// join adds an item with the tools of these names, which join the conversation there.
+func (m *message) join(names []string) *toolset.Joining {
+	item, joining := m.d.tools.Join(m.at.Path, names)
+	m.items = append(m.items, item)
+	return joining
+}
+
+// readChange reads a block of the type tool_addition or tool_removal.
+func (m *message) readChange(kind string, v jsontext.Field) *apierror.Error {
+	if m.kind != turn.Instructions {
+		return apierror.Invalid(v.Path+".type",
+			"Blocks of type \"tool_addition\" and \"tool_removal\" belong into messages of the system.")
+	}
+	return m.addChange(kind, v, false)
+}
+
+// addChange adds a change of tools at its place. made is that the filter has written the block,
+// for a compaction.
+func (m *message) addChange(kind string, v jsontext.Field, made bool) *apierror.Error {
+	change, err := m.d.tools.ReadChange(kind, v, made)
+	if err != nil || change == nil {
+		return err
+	}
+
+	// The changes of a message that follow one another are one.
+	if !m.changing.Add(change) {
+		m.changing = m.join(nil)
+		m.changing.Add(change)
+	}
+	return nil
+}
 
 // readCall reads {"type":"tool_use","id":…,"name":…,"input":…}.
 func (m *message) readCall(at jsontext.Field) *apierror.Error {
@@ -339,17 +365,14 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 // readCallID reads the id of a call, which is the same with both prefixes.
 func (d *decoder) readCallID(v jsontext.Field) (string, *apierror.Error) {
 	sent, err := v.Text()
-	id := sent
-	if rest, ok := strings.CutPrefix(id, toolPrefix); ok {
-		id = callPrefix + rest
-	}
+	id := names.CallID(sent)
 	d.noteID(id, sent)
 	return id, err
 }
 
 // noteID notes how the client spells the id of a call.
 func (d *decoder) noteID(callID, sent string) {
-	if sent == shownID(callID) {
+	if sent == names.Shown(callID) {
 		return
 	}
 	if d.sentIDs == nil {
@@ -363,7 +386,7 @@ func (d *decoder) sentID(callID string) string {
 	if sent, ok := d.sentIDs[callID]; ok {
 		return sent
 	}
-	return shownID(callID)
+	return names.Shown(callID)
 }
 
 // failed stands before the output of a tool that has failed.
@@ -443,28 +466,7 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 
 // refer notes that the message refers to a tool.
 func (m *message) refer(name string) {
-	if m.d.refers(name) {
-		m.found = append(m.found, name)
+	if m.d.tools.Refers(name) {
+		m.referred = append(m.referred, name)
 	}
-}
-
-// refers notes that the conversation refers to a tool, and reports whether it is the first
-// time: a tool joins where it is found first.
-func (d *decoder) refers(name string) bool {
-	if d.found[name] || len(d.found) >= d.rc.Limits.Tools {
-		return false
-	}
-	if d.found == nil {
-		d.found = map[string]bool{}
-	}
-	d.found[name] = true
-	return true
-}
-
-// maxKind bounds the names of types in the list of ignored fields, in bytes.
-const maxKind = 64
-
-// ignoreKind notes that objects of a type, which the client names, have no effect.
-func (d *decoder) ignoreKind(at, kind string) {
-	d.ignored.Add(at + kind[:min(len(kind), maxKind)])
 }

@@ -1,9 +1,8 @@
-package messages
+package read
 
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -12,117 +11,23 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Decode decodes the body of a request and prepares its first turn. If it rejects
-// the request, the error is a 400 that names the field at fault. It keeps no part
-// of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
-// seconds, until ctx ends. betas are the values of the request's header anthropic-beta.
-func (a *API) Decode(
-	ctx context.Context, body []byte, rc *turn.RequestContext, betas ...string,
-) (*Request, *apierror.Error) {
-	return a.decode(ctx, body, rc, reading{betas: betas})
-}
-
-// reading is what a request is read for, and how.
-type reading struct {
-	// Only the length of the prompt is asked for, of which a compaction is no part.
-	counts bool
-	betas  []string
-}
-
-// interleaved reports whether the model may think between its calls, in every step of a turn:
-// the budget is for all of them together. Betas have the date in their names.
-func (r reading) interleaved() bool {
-	return slices.ContainsFunc(r.betas, func(beta string) bool {
-		return strings.HasPrefix(beta, "interleaved-thinking-")
-	})
-}
-
-// decode is Decode.
-func (a *API) decode(
-	ctx context.Context, body []byte, rc *turn.RequestContext, how reading,
-) (*Request, *apierror.Error) {
-	root, err := jsontext.Parse(body)
-	if err != nil {
-		return nil, err
-	}
-
-	d := &decoder{
-		api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}, interleaved: how.interleaved(),
-	}
-	// Errors name calls as the client does, whatever prefix its ids have here.
-	d.input.ShownID = d.sentID
-	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
-		return nil, err
-	}
-	d.compaction.asked = d.compaction.asked && !how.counts
-	if err := d.finish(); err != nil {
-		return nil, err
-	}
-
-	r := d.request()
-	unlisted := d.unlisted()
-	switch {
-	case len(unlisted) == 0:
-	case rc.Unbounded:
-		// No model call follows, and so no reply that could have a preflight.
-		hosted.List(ctx, a.runner(), unlisted, rc)
-	default:
-		r.preflight = &preflight{decoder: d, unlisted: unlisted}
-		return r, nil
-	}
-
-	if err := d.offerTools(); err != nil {
-		return nil, err
-	}
-	d.settleTools(r)
-	r.turn, err = d.prepareTurn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
 // decoder gathers the fields of a request.
-//
-// It is large because each field that is not a plain value has a method.
 type decoder struct {
-	api     *API
+	reader  Reader
 	rc      *turn.RequestContext
 	input   turn.Input
-	options options
+	options request.Options
 	ignored jsontext.Ignored
+	// tools are what the fields and the conversation say of tools.
+	tools toolset.Reader
 
-	// The client's tools: those that are offered from the beginning, and those that are
-	// offered once the conversation refers to them, with their names in order, whether they are
-	// strict and the names that several of them have.
-	tools         []harmony.Tool
-	deferred      map[string]harmony.Tool
-	deferredNames []string
-	strict        map[string]bool
-	twice         []string
-	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
-	searches     []string
-	unsearchable bool
-	// toolsets are the client's toolsets, each a namespace.
-	toolsets []harmony.Namespace
-	// toolChanges are the changes of tools that the conversation has made, as a compaction has
-	// them.
-	toolChanges []byte
-	// absent are the names of tools that the filter does not run; nil: there are none.
-	absent map[string]bool
-	// chosen is the tool that tool_choice names; "": none.
-	chosen string
-	served serverTools
-
-	// The conversation: the tools that it refers to, and where they join it; messages and
-	// content blocks so far; and the ids of calls that the client spells in another way than
-	// shownID, by the turn's ids.
-	found   map[string]bool
-	joining []*joining
+	// The conversation: messages and content blocks so far; and the ids of calls that the client
+	// spells in another way than names.Shown, by the turn's ids.
 	blocks  int
 	sentIDs map[string]string
 
@@ -141,47 +46,86 @@ type decoder struct {
 	interleaved    bool
 }
 
+// decode makes a request of a body.
+func (d *decoder) decode(
+	ctx context.Context, body []byte, purpose Purpose,
+) (*request.Request, *apierror.Error) {
+	root, err := jsontext.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+		return nil, err
+	}
+	d.compaction.asked = d.compaction.asked && !purpose.Counts
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+
+	r := d.request()
+	unlisted := d.tools.Unlisted()
+	switch {
+	case len(unlisted) == 0:
+	case d.rc.Unbounded:
+		// No model call follows, and so no reply that could have a preflight.
+		hosted.List(ctx, d.reader.Servers, unlisted, d.rc)
+	default:
+		r.Preflight = &request.Preflight{Unlisted: unlisted, Prepare: preparation{d, r.Tools}}
+		return r, nil
+	}
+
+	p, err := d.prepare(ctx, r.Tools)
+	if err != nil {
+		return nil, err
+	}
+	r.Begin(&p)
+	return r, nil
+}
+
 // request returns the request without its first turn.
-func (d *decoder) request() *Request {
-	r := &Request{
-		api: d.api, rc: d.rc, id: d.input.Engine.ID.Request, model: d.input.Engine.Model, ignored: d.ignored,
-		options: d.options, compared: d.input.Replies.Compared, maxTokens: d.input.Engine.MaxTokens,
-		begunMessage: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
-		compacts: d.compaction.asked, prepares: d.prepares,
-	}
-
+func (d *decoder) request() *request.Request {
 	// Where the filter runs tools, the model has several turns anyway.
-	told := d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers)+len(d.searches) > 0
-	r.corrects = told && !d.input.Continue
-
-	for _, s := range d.served.servers {
-		if r.hosted == nil {
-			r.hosted = map[hosted.Space]*hosted.Server{}
-		}
-		r.hosted[s.Space()] = s
-		if s.Builtin != nil && r.container == "" {
-			r.container = d.rc.NewID(containerPrefix)
-		}
+	told := d.rc.Model.UnknownTools == turn.UnknownToModel || d.tools.RunsHere()
+	return &request.Request{
+		Context: d.rc, ID: d.input.Engine.ID.Request, Model: d.input.Engine.Model, IgnoredFields: d.ignored,
+		Options: d.options, Compared: d.input.Replies.Compared, MaxTokens: d.input.Engine.MaxTokens,
+		Corrects: told && !d.input.Continue, BegunMessage: d.input.Continue, Tools: d.tools.Called(),
+		Compacts: d.compaction.asked, Prepares: d.prepares,
 	}
-	return r
 }
 
-// settleTools gives the request what its reply has to know of the tools, once they are offered.
-func (d *decoder) settleTools(r *Request) {
-	r.search = d.search()
-	r.withdrawn, r.toolChanges = d.input.Withdrawn, d.toolChanges
-}
+// prepare offers the tools, once servers have listed theirs, and prepares the first turn: the
+// model's own, or that of a summary. called are the tools as the request has them so far.
+func (d *decoder) prepare(ctx context.Context, called toolset.Called) (p request.Prepared, err *apierror.Error) {
+	if err := d.tools.Offer(); err != nil {
+		return p, err
+	}
+	d.askForSummary()
+	d.tools.Settle(&called)
 
-// prepareTurn prepares the first turn: the model's own, or that of a summary.
-func (d *decoder) prepareTurn(ctx context.Context) (*turn.Turn, *apierror.Error) {
+	p.Tools = called
 	if d.compaction.asked {
-		return compaction.Prepare(ctx, d.rc, &d.input)
+		p.Turn, err = compaction.Prepare(ctx, d.rc, &d.input)
+	} else {
+		p.Turn, err = d.rc.Prepare(ctx, &d.input)
 	}
-	return d.rc.Prepare(ctx, &d.input)
+	return p, err
 }
 
-// containerPrefix begins the ids of containers.
-const containerPrefix = "container_"
+// preparation is the job of a preflight.
+type preparation struct {
+	decoder *decoder
+	called  toolset.Called
+}
+
+// Do implements api.Job. Its result is a *request.Prepared.
+func (p preparation) Do(ctx context.Context) (any, error) {
+	prepared, err := p.decoder.prepare(ctx, p.called)
+	if err != nil {
+		return nil, err
+	}
+	return &prepared, nil
+}
 
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
@@ -210,16 +154,15 @@ func (d *decoder) finish() *apierror.Error {
 	}
 
 	if d.input.Hides() {
-		d.options.thinking = hidden
+		d.options.Thinking = request.Hidden
 	}
-	if err := d.findServers(); err != nil {
+	if err := d.tools.Finish(); err != nil {
 		return err
 	}
-	d.offerUnsearchable()
 
 	e.ID.Request = d.rc.ID("msg_")
 	d.input.Replies.Own = e.ID.Request
-	e.Whole = !d.options.stream
+	e.Whole = !d.options.Stream
 	return nil
 }
 
@@ -294,7 +237,7 @@ const leastBudget = 1024
 func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 	kind := ""
 	var budget jsontext.Field
-	d.options.thinking = shown
+	d.options.Thinking = request.Shown
 
 	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
@@ -319,7 +262,7 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 
 	// The members come in any order: what the type says counts more than display.
 	if kind == "disabled" || kind == "" {
-		d.options.thinking = hidden
+		d.options.Thinking = request.Hidden
 		// gpt-oss always thinks. A client that wants no thinking gets as little as there can be.
 		d.input.OptedOut = d.input.OptedOut || kind != ""
 	}
@@ -352,7 +295,7 @@ func (d *decoder) readDisplay(v jsontext.Field) *apierror.Error {
 	switch v.Str {
 	case "summarized", "updates":
 	case "omitted":
-		d.options.thinking = omitted
+		d.options.Thinking = request.Omitted
 	default:
 		return apierror.Invalid(v.Path, "The display of \"thinking\" must be summarized, updates or omitted.")
 	}

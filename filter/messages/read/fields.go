@@ -1,4 +1,4 @@
-package messages
+package read
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -27,7 +28,7 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 		return err
 	}},
 	"stream": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return v.SetSwitch(&d.options.stream)
+		return v.SetSwitch(&d.options.Stream)
 	}},
 	"stop_sequences": {Read: (*decoder).readStopSequences},
 	"thinking":       {Read: (*decoder).readThinking},
@@ -45,10 +46,10 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 			"Message threads are not supported. Leave thread out, and send the whole conversation.")
 	}},
 
-	"tools":       {Read: (*decoder).readTools},
-	"tool_choice": {Read: (*decoder).readToolChoice},
-	"mcp_servers": {Read: (*decoder).readMCPServers},
-	"container":   {Read: (*decoder).readContainer},
+	"tools":       {Read: ofTools((*toolset.Reader).ReadTools)},
+	"tool_choice": {Read: ofTools((*toolset.Reader).ReadChoice)},
+	"mcp_servers": {Read: ofTools((*toolset.Reader).ReadServers)},
+	"container":   {Read: ofTools((*toolset.Reader).ReadContainer)},
 	"compaction":  {Read: (*decoder).readCompaction},
 
 	"context_management": {
@@ -155,23 +156,7 @@ var (
 
 	compactionFields = jsontext.Members{"type": {}, "instructions": {}}
 
-	containerFields = jsontext.Members{
-		"id":     {},
-		"skills": {Refused: "Skills are Anthropic's own. Leave them out, and send their text as system."},
-	}
-
 	metadataFields = jsontext.Members{"user_id": {Keep: jsontext.KeepNothing}}
-
-	toolFields = jsontext.Members{
-		"name": {}, "description": {}, "strict": {}, "defer_loading": {},
-		"input_schema":   {Keep: jsontext.KeepWhole},
-		"input_examples": {Keep: jsontext.KeepWhole},
-		"cache_control":  {}, "eager_input_streaming": {}, "type": {},
-		"display_width_px": {}, "display_height_px": {}, "display_number": {}, "enable_zoom": {}, "max_characters": {},
-		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
-	}
-
-	choiceFields = jsontext.Members{"type": {}, "name": {}, "disable_parallel_tool_use": {}}
 
 	callFields = jsontext.Members{
 		"type": {}, "id": {}, "name": {}, "toolset_name": {}, "input": {}, "cache_control": {}, "caller": {},
@@ -181,6 +166,13 @@ var (
 		"type": {}, "tool_use_id": {}, "toolset_name": {}, "content": {}, "is_error": {}, "cache_control": {},
 	}
 )
+
+// ofTools is how the decoder has a field read by the reader of the tools.
+func ofTools(
+	read func(*toolset.Reader, jsontext.Field) *apierror.Error,
+) func(*decoder, jsontext.Field) *apierror.Error {
+	return func(d *decoder, v jsontext.Field) *apierror.Error { return read(&d.tools, v) }
+}
 
 func (d *decoder) sampling() turn.Sampling {
 	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
@@ -197,11 +189,11 @@ func Fields() jsontext.Objects {
 		"thinking":                      thinkingFields.Describe(),
 		"output_config":                 outputFields.Describe(),
 		"messages.output_config":        messageConfigFields.Describe(),
-		"container":                     containerFields.Describe(),
+		"container":                     toolset.ContainerFields.Describe(),
 		"compaction":                    compactionFields.Describe(),
 		"metadata":                      metadataFields.Describe(),
-		"tools":                         toolFields.Describe(),
-		"tool_choice":                   choiceFields.Describe(),
+		"tools":                         toolset.ToolFields.Describe(),
+		"tool_choice":                   toolset.ChoiceFields.Describe(),
 		"chat_template_kwargs":          turn.TemplateFields.Describe(),
 	}
 }

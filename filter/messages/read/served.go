@@ -1,166 +1,22 @@
-package messages
+package read
 
 import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/reply"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
-
-// The prefixes of the ids of calls that the filter makes: of built-in tools, and of
-// MCP servers' tools.
-const (
-	builtinPrefix = "srvtoolu_"
-	mcpPrefix     = "mcptoolu_"
-)
-
-// servedID returns the id of a call that the filter makes, as clients know it.
-func servedID(s *hosted.Server, callID string) string {
-	prefix := mcpPrefix
-	if s.Builtin != nil {
-		prefix = builtinPrefix
-	}
-	return prefix + strings.TrimPrefix(callID, callPrefix)
-}
-
-// servedCallID returns the id of a call by the one that clients know.
-func servedCallID(id string) string {
-	for _, prefix := range []string{builtinPrefix, mcpPrefix} {
-		if rest, ok := strings.CutPrefix(id, prefix); ok {
-			return callPrefix + rest
-		}
-	}
-	return callPrefix + id
-}
-
-// appendCallHead appends the block of a call up to the value of its input. s is the
-// server of its tool; nil: the tool is the client's, or a search of the filter's.
-func appendCallHead(dst []byte, maker reply.Maker, s *hosted.Server, call *turn.CalledTool) []byte {
-	kind, id, name := "mcp_tool_use", "", call.Name
-	switch {
-	case s == nil && maker == reply.ByFilter:
-		kind, id = "server_tool_use", searchID(call.ID)
-	case s == nil:
-		kind, id = "tool_use", shownID(call.ID)
-	case s.Builtin != nil:
-		kind, id, name = "server_tool_use", servedID(s, call.ID), shownName(s)
-	default:
-		id = servedID(s, call.ID)
-	}
-
-	dst = append(append(append(dst, `{"type":"`...), kind...), `","id":`...)
-	dst = jsontext.AppendString(append(jsontext.AppendString(dst, id), `,"name":`...), name)
-	switch {
-	case kind == "mcp_tool_use":
-		dst = jsontext.AppendString(append(dst, `,"server_name":`...), s.Label)
-	// The client's tools in other namespaces are members of its toolsets. An unknown tool has none.
-	case kind == "tool_use" && call.Namespace != turn.FunctionsNamespace && call.Namespace != "":
-		dst = jsontext.AppendString(append(dst, `,"toolset_name":`...), call.Namespace)
-	}
-	return append(dst, `,"input":`...)
-}
-
-// appendResult appends the block of a result.
-func (e *encoder) appendResult(dst []byte, made *hostedCall, result *tools.Result) []byte {
-	s := made.server
-	kind := "mcp_tool_result"
-	if s.Builtin != nil {
-		kind = shownName(s) + "_tool_result"
-	}
-	dst = jsontext.AppendString(append(dst, `{"type":`...), kind)
-	dst = jsontext.AppendString(append(dst, `,"tool_use_id":`...), servedID(s, made.call.ID))
-
-	switch {
-	case s.Builtin == nil:
-		return appendMCPResult(dst, result)
-	case s.Builtin.Name == tools.CodeInterpreter && (result.Error == "" || result.Answered):
-		return appendCodeResult(append(dst, `,"content":`...), result)
-	case result.Error != "":
-		return appendFailure(append(dst, `,"content":`...), kind, made.code, result)
-	}
-	return e.appendSearchResult(append(dst, `,"content":`...), made, result)
-}
-
-// appendMCPResult appends the result of a tool of an MCP server, and the end of its block:
-// what the model sees.
-func appendMCPResult(dst []byte, result *tools.Result) []byte {
-	dst = strconv.AppendBool(append(dst, `,"is_error":`...), result.Error != "")
-	dst = append(dst, `,"content":[`...)
-	if text := cmp.Or(result.Error, result.Text); text != "" {
-		dst = append(jsontext.AppendString(append(dst, `{"type":"text","text":`...), text), '}')
-	}
-	return append(dst, "]}"...)
-}
-
-// appendCodeResult appends the result of code that has run, and the end of its block.
-func appendCodeResult(dst []byte, result *tools.Result) []byte {
-	code := 0
-	if result.Error != "" {
-		code = 1
-	}
-	dst = jsontext.AppendString(append(dst, `{"type":"code_execution_result","stdout":`...), result.Text)
-	dst = jsontext.AppendString(append(dst, `,"stderr":`...), result.Error)
-	return append(appendMember(dst, `,"return_code":`, code), `,"content":[]}}`...)
-}
-
-// appendFailure appends the error of a built-in tool that has not run, and the end of
-// its block. The member error_message is not Anthropic's: it has what the model sees.
-func appendFailure(dst []byte, kind, code string, result *tools.Result) []byte {
-	dst = jsontext.AppendString(append(dst, `{"type":`...), kind+"_error")
-	// The SDKs' types require one of Anthropic's codes.
-	dst = jsontext.AppendString(append(dst, `,"error_code":`...), cmp.Or(code, "unavailable"))
-	return append(jsontext.AppendString(append(dst, `,"error_message":`...), result.Error), "}}"...)
-}
-
-// appendMember appends the beginning of a member, and its number.
-func appendMember(dst []byte, begin string, n int) []byte {
-	return strconv.AppendInt(append(dst, begin...), int64(n), 10)
-}
-
-// sealedPage is what the encrypted_content of a web_search_result has: with it the model
-// sees the call and its result again as they were, without a store.
-type sealedPage struct {
-	Tool    string `json:"tool"`
-	Session string `json:"session"` // of the browser
-	Text    string `json:"text"`
-}
-
-// appendSearchResult appends the page that the browser shows, and the end of its block.
-func (e *encoder) appendSearchResult(dst []byte, made *hostedCall, result *tools.Result) []byte {
-	_, page, _ := hosted.ReadPage(result.Text, result.Structured)
-	text, err := json.Marshal(sealedPage{made.call.Name, e.request.container, result.Text})
-	e.reply.Note(err)
-
-	dst = jsontext.AppendString(append(dst, `[{"type":"web_search_result","url":`...), page.URL)
-	dst = jsontext.AppendString(append(dst, `,"title":`...), page.Title)
-	dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), e.seal(seal.Page, text))
-	return append(dst, `,"page_age":null}]}`...)
-}
-
-// appendContainer appends the container in which the request's code runs, where there
-// is one.
-func (e *encoder) appendContainer(dst []byte) []byte {
-	r := e.request
-	if r.hosted[hosted.Space{Name: hosted.NamespaceOf(tools.CodeInterpreter), System: true}] == nil {
-		return dst
-	}
-
-	expires := r.rc.Now().Add(r.api.SessionTimeout).UTC()
-	dst = jsontext.AppendString(append(dst, `,"container":{"id":`...), r.container)
-	return append(jsontext.AppendString(append(dst, `,"expires_at":`...), expires.Format(time.RFC3339)), '}')
-}
 
 // isServed reports whether a block is about a tool that a server ran: its call or its
 // result.
@@ -185,7 +41,7 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	// A result whose call the client has dropped means nothing to the model.
 	at, ok := m.served[id]
 	if !ok {
-		m.d.ignoreKind("messages.content.", kind)
+		names.IgnoreKind(&m.d.ignored, "messages.content.", kind)
 		return nil
 	}
 
@@ -213,8 +69,8 @@ func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
 	}
 
 	id, name := v.Get("id").Str, v.Get("name").Str
-	m.d.noteID(servedCallID(id), id)
-	m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
+	m.d.noteID(names.ServedID(id), id)
+	m.add(servedCall(names.ServedID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
 	if m.served == nil {
 		m.served = map[string]int{}
 	}
@@ -222,11 +78,10 @@ func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
 
 	// What the search has found follows its result, as in the reply that had it.
 	if isSearch(v.Result) {
-		m.items = append(m.items, m.join(nil))
 		if m.searches == nil {
-			m.searches = map[string]*joining{}
+			m.searches = map[string]*toolset.Joining{}
 		}
-		m.searches[id] = m.d.joining[len(m.d.joining)-1]
+		m.searches[id] = m.join(nil)
 	}
 	return nil
 }
@@ -239,7 +94,7 @@ func servedCall(id, name string, v jsontext.Field) turn.Item {
 
 	// The input of code_execution is an object, but gpt-oss was trained to write the code alone.
 	input := v.Get("input")
-	if code := input.Get("code"); name == codeName && code.Type == gjson.String {
+	if code := input.Get("code"); name == names.CodeExecution && code.Type == gjson.String {
 		call.Namespace, call.Name, call.Builtin = hosted.NamespaceOf(tools.CodeInterpreter), "", true
 		call.Text = code.Str
 	} else if input.IsObject() {
@@ -269,7 +124,7 @@ func (m *message) dropOpen() {
 
 // readSearched returns what the model sees of a result. page is the result of the
 // browser that was sealed here; nil: it is another result.
-func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage, err *apierror.Error) {
+func (d *decoder) readSearched(v jsontext.Field) (text string, page *names.Page, err *apierror.Error) {
 	content := v.Get("content")
 	sealed := content.Get("0.encrypted_content")
 	if sealed.Type != gjson.String || sealed.Str == "" {
@@ -280,9 +135,7 @@ func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage,
 	switch {
 	case openErr == nil && json.Unmarshal([]byte(opened), &page) == nil && page != nil:
 		// The session of the browser goes on where the last result was made.
-		if !d.served.named {
-			d.served.container = page.Session
-		}
+		d.tools.ContinueIn(page.Session)
 		return page.Text, page, nil
 	case errors.Is(openErr, seal.ErrTenant):
 		return "", nil, apierror.Invalid(v.Path+".content",

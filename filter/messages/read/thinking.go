@@ -1,8 +1,7 @@
-package messages
+package read
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -56,23 +55,9 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 
 // open returns the text that was sealed for the tenant, for a purpose.
 func (d *decoder) open(purpose seal.Purpose, sealed string) (string, error) {
-	if d.api.Sealer == nil {
+	if d.reader.Sealer == nil {
 		return "", seal.ErrUnknown
 	}
-	text, err := d.api.Sealer.Open(purpose, d.rc.Tenant, sealed)
+	text, err := d.reader.Sealer.Open(purpose, d.rc.Tenant, sealed)
 	return string(text), err
 }
-
-// seal returns a text sealed for the tenant, such as the signature of a thinking block. An
-// error is a fault; the block has no signature then.
-func (e *encoder) seal(purpose seal.Purpose, text []byte) string {
-	if e.request.api.Sealer == nil {
-		return ""
-	}
-	sealed, err := e.request.api.Sealer.Seal(purpose, e.request.rc.Tenant, text)
-	e.reply.Note(err)
-	return sealed
-}
-
-// shownID is a call's id as clients of Anthropic's API know it.
-func shownID(callID string) string { return toolPrefix + strings.TrimPrefix(callID, callPrefix) }

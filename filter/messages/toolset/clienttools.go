@@ -1,4 +1,4 @@
-package messages
+package toolset
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -127,7 +128,7 @@ func computerParameters(actions, more string) string {
 // the client runs.
 func findClientTool(kind string) *clientTool {
 	at := strings.LastIndexByte(kind, '_')
-	if at < 0 || !isDate(kind[at+1:]) {
+	if at < 0 || !names.IsDate(kind[at+1:]) {
 		return nil
 	}
 
@@ -139,15 +140,6 @@ func findClientTool(kind string) *clientTool {
 		}
 	}
 	return nil
-}
-
-func isDate(text string) bool {
-	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' {
-			return false
-		}
-	}
-	return len(text) == len("20250124")
 }
 
 // define completes a tool with what is published. What the request says itself stays.

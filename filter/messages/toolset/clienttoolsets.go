@@ -1,4 +1,4 @@
-package messages
+package toolset
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -136,7 +137,7 @@ func memberParameters(list string) json.RawMessage {
 // "" if it is none.
 func toolsetOf(kind string) string {
 	family, date, ok := strings.Cut(kind, "_toolset_")
-	if _, known := clientToolsets[family]; ok && known && isDate(date) {
+	if _, known := clientToolsets[family]; ok && known && names.IsDate(date) {
 		return family
 	}
 	return ""
@@ -144,9 +145,9 @@ func toolsetOf(kind string) string {
 
 // readClientToolset reads {"type":…,"configs":{member:{"enabled":…}}}. All members are enabled
 // unless a config says otherwise.
-func (d *decoder) readClientToolset(family string, at jsontext.Field) *apierror.Error {
-	for i := range d.toolsets {
-		if d.toolsets[i].Name == family {
+func (r *Reader) readClientToolset(family string, at jsontext.Field) *apierror.Error {
+	for i := range r.toolsets {
+		if r.toolsets[i].Name == family {
 			return apierror.Invalid(at.Path, "The toolset %q is twice among the tools. Send it once.", family)
 		}
 	}
@@ -156,9 +157,9 @@ func (d *decoder) readClientToolset(family string, at jsontext.Field) *apierror.
 		switch key {
 		case "type", "cache_control":
 		case "configs":
-			return d.readMembers(family, v, off)
+			return readMembers(family, v, off, r.ignored)
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return nil
 	})
@@ -169,14 +170,14 @@ func (d *decoder) readClientToolset(family string, at jsontext.Field) *apierror.
 			space.Tools = append(space.Tools, t)
 		}
 	}
-	d.toolsets = append(d.toolsets, space)
+	r.toolsets = append(r.toolsets, space)
 	return err
 }
 
-// members returns the members of the request's toolsets that have a name: two toolsets can have it.
-func (d *decoder) members(name string) (found []turn.ToolName) {
-	for i := range d.toolsets {
-		space := &d.toolsets[i]
+// members returns the members of toolsets that have a name: two toolsets can have it.
+func members(toolsets []harmony.Namespace, name string) (found []turn.ToolName) {
+	for i := range toolsets {
+		space := &toolsets[i]
 		if slices.ContainsFunc(space.Tools, func(t harmony.Tool) bool { return t.Name == name }) {
 			found = append(found, turn.ToolName{Namespace: space.Name, Name: name})
 		}
@@ -185,7 +186,9 @@ func (d *decoder) members(name string) (found []turn.ToolName) {
 }
 
 // readMembers reads which members of a toolset are off.
-func (d *decoder) readMembers(family string, configs jsontext.Field, off map[string]bool) *apierror.Error {
+func readMembers(
+	family string, configs jsontext.Field, off map[string]bool, ignored *jsontext.Ignored,
+) *apierror.Error {
 	known := map[string]bool{}
 	for _, t := range toolsetTools()[family] {
 		known[t.Name] = true
@@ -196,7 +199,7 @@ func (d *decoder) readMembers(family string, configs jsontext.Field, off map[str
 			return apierror.Invalid(v.Path, "A config is of a member that the toolset %q does not have.", family)
 		}
 		enabled := true
-		err := d.readToolConfig(v, &enabled, nil)
+		err := readToolConfig(v, ignored, &enabled, nil)
 		off[strings.Clone(name)] = !enabled
 		return err
 	})

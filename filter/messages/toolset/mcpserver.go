@@ -1,4 +1,4 @@
-package messages
+package toolset
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ type toolset struct {
 }
 
 // readToolset reads {"type":"mcp_toolset","mcp_server_name":…,"default_config":…,"configs":…}.
-func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
+func (r *Reader) readToolset(at jsontext.Field) *apierror.Error {
 	t := toolset{at: at, enabled: map[string]bool{}, deferred: map[string]bool{}}
 
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
@@ -45,15 +45,15 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 			t.server, err = v.ShortText()
 		case "default_config":
 			enabled := true
-			err = d.readToolConfig(v, &enabled, &t.later)
+			err = readToolConfig(v, r.ignored, &enabled, &t.later)
 			t.off = !enabled
 		case "configs":
 			err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
-				if max(len(t.enabled), len(t.deferred)) >= d.rc.Limits.Tools {
-					return apierror.Invalid(v.Path, "The toolset has more than %d configs.", d.rc.Limits.Tools)
+				if max(len(t.enabled), len(t.deferred)) >= r.rc.Limits.Tools {
+					return apierror.Invalid(v.Path, "The toolset has more than %d configs.", r.rc.Limits.Tools)
 				}
 				enabled, deferred := !t.off, t.later
-				err := d.readToolConfig(v, &enabled, &deferred)
+				err := readToolConfig(v, r.ignored, &enabled, &deferred)
 				// A config without one of them, or with null, leaves the tool to default_config, which
 				// may follow.
 				if v.Get("enabled").IsBool() {
@@ -65,18 +65,18 @@ func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
 				return err
 			})
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return err
 	})
 
-	d.served.toolsets = append(d.served.toolsets, t)
+	r.served.toolsets = append(r.served.toolsets, t)
 	return err
 }
 
 // readToolConfig reads {"enabled":…,"defer_loading":…}. deferred is nil for tools that are offered
 // from the beginning.
-func (d *decoder) readToolConfig(v jsontext.Field, enabled, deferred *bool) *apierror.Error {
+func readToolConfig(v jsontext.Field, ignored *jsontext.Ignored, enabled, deferred *bool) *apierror.Error {
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch {
 		case key == "enabled":
@@ -84,7 +84,7 @@ func (d *decoder) readToolConfig(v jsontext.Field, enabled, deferred *bool) *api
 		case key == "defer_loading" && deferred != nil:
 			return v.SetSwitch(deferred)
 		}
-		d.ignored.Add(v.Path)
+		ignored.Add(v.Path)
 		return nil
 	})
 }
@@ -142,21 +142,21 @@ func (t *toolset) filter() *hosted.Filter {
 	return f
 }
 
-// readMCPServers reads mcp_servers. Without the loopback listener no server is called.
-func (d *decoder) readMCPServers(v jsontext.Field) *apierror.Error {
-	if d.api.Tools == nil {
-		d.ignored.Add(v.Path)
+// ReadServers reads mcp_servers. Without the loopback listener no server is called.
+func (r *Reader) ReadServers(v jsontext.Field) *apierror.Error {
+	if r.config.Client == nil {
+		r.ignored.Add(v.Path)
 		return nil
 	}
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
-		if i >= d.rc.Limits.Tools {
-			return apierror.Invalid("mcp_servers", "The request has more than %d MCP servers.", d.rc.Limits.Tools)
+		if i >= r.rc.Limits.Tools {
+			return apierror.Invalid("mcp_servers", "The request has more than %d MCP servers.", r.rc.Limits.Tools)
 		}
-		return d.readMCPServer(v)
+		return r.readMCPServer(v)
 	})
 }
 
-func (d *decoder) readMCPServer(at jsontext.Field) *apierror.Error {
+func (r *Reader) readMCPServer(at jsontext.Field) *apierror.Error {
 	s := mcpServer{at: at, enabled: true}
 
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
@@ -175,20 +175,20 @@ func (d *decoder) readMCPServer(at jsontext.Field) *apierror.Error {
 			}
 		case "tool_configuration":
 			if v.Type != gjson.Null {
-				err = d.readToolConfiguration(&s, v)
+				err = s.readConfiguration(v, r.ignored)
 			}
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return err
 	})
 
-	d.served.defined = append(d.served.defined, s)
+	r.served.defined = append(r.served.defined, s)
 	return err
 }
 
-// readToolConfiguration reads {"enabled":…,"allowed_tools":[…]}.
-func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierror.Error {
+// readConfiguration reads {"enabled":…,"allowed_tools":[…]}.
+func (s *mcpServer) readConfiguration(at jsontext.Field, ignored *jsontext.Ignored) *apierror.Error {
 	return at.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch {
 		case v.Type == gjson.Null:
@@ -207,7 +207,7 @@ func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierr
 				return err
 			})
 		default:
-			d.ignored.Add(v.Path)
+			ignored.Add(v.Path)
 		}
 		return nil
 	})
@@ -215,7 +215,7 @@ func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierr
 
 // findServer finds an MCP server: the configured one of its name, or one that the
 // configuration lets requests name.
-func (d *decoder) findServer(s *mcpServer) *apierror.Error {
+func (r *Reader) findServer(s *mcpServer) *apierror.Error {
 	switch s.name {
 	case "":
 		return apierror.Invalid(s.at.Path+".name", "An MCP server has no name. Give every server one.")
@@ -226,7 +226,7 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 
 	h := &hosted.Server{Label: s.name, Allowed: s.allowed}
 	// A toolset is the newer form of tool_configuration, and counts where both are sent.
-	if t := d.served.toolsetOf(s.name); t != nil {
+	if t := r.served.toolsetOf(s.name); t != nil {
 		if f := t.filter(); f != nil {
 			h.Allowed = f
 		}
@@ -238,11 +238,11 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 
 	// Clients of this API have to send a url, also of a server that the operator has configured.
 	url := s.url
-	if configured, ok := d.api.Tools.Server(s.name); ok && configured.URL == url {
+	if configured, ok := r.config.Client.Server(s.name); ok && configured.URL == url {
 		url = ""
 	}
 	var err error
-	switch h.MCP, err = hosted.Find(d.api.Tools, s.name, url, d.rc.Tenant); {
+	switch h.MCP, err = hosted.Find(r.config.Client, s.name, url, r.rc.Tenant); {
 	case errors.Is(err, hosted.ErrNotConfigured):
 		return apierror.Invalid(s.at.Path+".url",
 			"The MCP server %q has no url, and no server of this name is configured here. Send its "+
@@ -260,6 +260,6 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 			return apierror.Invalid(s.at.Path+".authorization_token", "%s", err)
 		}
 	}
-	d.served.servers = append(d.served.servers, h)
+	r.served.servers = append(r.served.servers, h)
 	return nil
 }

@@ -1,18 +1,14 @@
-package messages
+package toolset
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/reply"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -22,107 +18,90 @@ import (
 // tool_search_tool_result. Without one the client searches itself, by a tool of its own whose
 // results have references.
 
-// The searches, by the names that clients know.
-const (
-	searchByWords   = "tool_search_tool_bm25"
-	searchByPattern = "tool_search_tool_regex"
-)
-
-// searchOf returns the search of a tool's type, with or without a date; "" if it is none.
-func searchOf(kind string) string {
-	if at := strings.LastIndexByte(kind, '_'); at >= 0 && isDate(kind[at+1:]) {
-		kind = kind[:at]
-	}
-	if kind == searchByWords || kind == searchByPattern {
-		return kind
-	}
-	return ""
-}
-
-// toolSearch is what the reply needs of a request's searches for tools.
-type toolSearch struct {
+// Search is what the reply needs of a request's searches for tools.
+type Search struct {
 	names    []string // of the searches
-	deferred []deferredTool
+	deferred []Deferred
 	loaded   map[turn.ToolName]bool // the tools that the model has already
 }
 
-// deferredTool is a tool that a search finds: one of the client, or of an MCP server.
-type deferredTool struct {
+// Deferred is a tool that a search finds: one of the client, or of an MCP server.
+type Deferred struct {
 	hosted.Deferred
 
-	// shown is the name by which clients know it.
-	shown string
+	// Shown is the name by which clients know it.
+	Shown string
 }
 
-func (t *deferredTool) key() turn.ToolName {
+func (t *Deferred) key() turn.ToolName {
 	return turn.ToolName{Namespace: t.Namespace, Name: t.Tool.Name}
 }
 
 // readSearch reads a tool that searches for tools.
-func (d *decoder) readSearch(kind, name string, v jsontext.Field) *apierror.Error {
+func (r *Reader) readSearch(kind, name string, v jsontext.Field) *apierror.Error {
 	// What is found has to join the same reply, which has one model call here.
-	if d.api.Tools == nil {
-		d.ignoreKind("tools.", kind)
-		d.noteAbsent(v.Result)
-		d.unsearchable = true
+	if r.config.Client == nil {
+		names.IgnoreKind(r.ignored, "tools.", kind)
+		r.noteAbsent(v.Result)
+		r.unsearchable = true
 		return nil
 	}
-	if slices.Contains(d.searches, name) {
+	if slices.Contains(r.searches, name) {
 		return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", name)
 	}
-	d.searches = append(d.searches, name)
+	r.searches = append(r.searches, name)
 
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		// A search that is deferred itself could never be found.
 		case "type", "name", "cache_control", "defer_loading", "strict":
 		case "allowed_callers":
-			return toolFields.Other(key, v, &d.ignored)
+			return ToolFields.Other(key, v, r.ignored)
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return nil
 	})
 }
 
 // offerUnsearchable offers deferred tools at once where nothing can search for them.
-func (d *decoder) offerUnsearchable() {
-	if len(d.searches) > 0 {
+func (r *Reader) offerUnsearchable() {
+	if len(r.searches) > 0 {
 		return
 	}
 
 	// A client searches for its own tools, unless it has meant the filter to do it.
-	if d.unsearchable && len(d.deferred) > 0 {
-		for _, name := range d.deferredNames {
-			d.offerDeferred(name)
+	if r.unsearchable && len(r.deferred) > 0 {
+		for _, name := range r.deferredNames {
+			r.offerDeferred(name)
 		}
-		d.ignored.Add("tools.defer_loading")
+		r.ignored.Add("tools.defer_loading")
 	}
 	// It does not have the tools that servers list, and so cannot search for them.
-	if slices.ContainsFunc(d.served.toolsets, func(t toolset) bool { return t.defersAny() }) {
-		d.ignored.Add("tools.defer_loading")
+	if slices.ContainsFunc(r.served.toolsets, func(t toolset) bool { return t.defersAny() }) {
+		r.ignored.Add("tools.defer_loading")
 	}
 }
 
 // deferServed finds the tools of servers that only a search offers.
-func (d *decoder) deferServed() {
-	if len(d.searches) == 0 {
+func (r *Reader) deferServed() {
+	if len(r.searches) == 0 {
 		return
 	}
-	for _, s := range d.served.servers {
-		set := d.served.toolsetOf(s.Label)
+	for _, s := range r.served.servers {
+		set := r.served.toolsetOf(s.Label)
 		if set == nil || s.Builtin != nil {
 			continue
 		}
 		space := s.Offered()
 		for i, t := range s.Tools {
 			// What has to be called must be known to the model at once.
-			if !set.defers(t.Name) || t.Name == d.chosen {
+			if !set.defers(t.Name) || t.Name == r.chosen {
 				continue
 			}
-			d.served.later = append(d.served.later, deferredTool{
+			r.served.later = append(r.served.later, Deferred{
 				Deferred: hosted.Deferred{Namespace: space.Name, About: space.Description, Tool: space.Tools[i]},
-				shown:    t.Name,
+				Shown:    t.Name,
 			})
 		}
 	}
@@ -130,68 +109,68 @@ func (d *decoder) deferServed() {
 
 // offerSearches offers the searches, once all tools are known, and lets the model call what
 // they find.
-func (d *decoder) offerSearches() {
-	if len(d.searches) == 0 {
+func (r *Reader) offerSearches() {
+	if len(r.searches) == 0 {
 		return
 	}
 
 	// What has to be called must be known to the model at once.
-	d.offerDeferred(d.chosen)
+	r.offerDeferred(r.chosen)
 	var about hosted.SearchDescription
-	deferred := d.allDeferred()
+	deferred := r.allDeferred()
 	for _, t := range deferred {
 		name := t.Tool.Name
 		switch own := t.Namespace == turn.FunctionsNamespace; {
 		case !own:
 			name = turn.ModelName(t.Namespace) + "." + turn.ModelName(name)
-		case d.strict[name]:
-			d.input.Strict[toolName(name)] = true
+		case r.strict[name]:
+			enforce(r.input, name)
 		}
 		about.Add(name, t.Tool.Description)
 	}
-	d.input.Deferred = spacesOf(deferred)
+	r.input.Deferred = Spaces(deferred)
 
-	for _, name := range d.searches {
+	for _, name := range r.searches {
 		parameters := hosted.SearchParameters
-		if name == searchByPattern {
+		if name == names.SearchByPattern {
 			parameters = hosted.PatternParameters
 		}
-		d.tools = append(d.tools, harmony.Tool{
+		r.tools = append(r.tools, harmony.Tool{
 			Name: name, Description: about.String(), Parameters: json.RawMessage(parameters),
 		})
 	}
 }
 
 // offerDeferred offers a deferred tool from the beginning.
-func (d *decoder) offerDeferred(name string) {
-	t, ok := d.deferred[name]
+func (r *Reader) offerDeferred(name string) {
+	t, ok := r.deferred[name]
 	if !ok {
 		return
 	}
-	d.tools = append(d.tools, t)
-	if d.strict[name] {
-		d.input.Strict[toolName(name)] = true
+	r.tools = append(r.tools, t)
+	if r.strict[name] {
+		enforce(r.input, name)
 	}
 	// A reference to it adds nothing any more.
-	delete(d.deferred, name)
-	d.deferredNames = slices.DeleteFunc(slices.Clone(d.deferredNames), func(n string) bool { return n == name })
+	delete(r.deferred, name)
+	r.deferredNames = slices.DeleteFunc(slices.Clone(r.deferredNames), func(n string) bool { return n == name })
 }
 
 // allDeferred returns the deferred tools: the client's, and those of servers after them.
-func (d *decoder) allDeferred() []*deferredTool {
-	all := make([]*deferredTool, 0, len(d.deferredNames)+len(d.served.later))
-	for _, name := range d.deferredNames {
-		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: d.deferred[name]}
-		all = append(all, &deferredTool{own, name})
+func (r *Reader) allDeferred() []*Deferred {
+	all := make([]*Deferred, 0, len(r.deferredNames)+len(r.served.later))
+	for _, name := range r.deferredNames {
+		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: r.deferred[name]}
+		all = append(all, &Deferred{own, name})
 	}
-	for i := range d.served.later {
-		all = append(all, &d.served.later[i])
+	for i := range r.served.later {
+		all = append(all, &r.served.later[i])
 	}
 	return all
 }
 
-// spacesOf returns the namespaces of deferred tools, in the order of their first tools.
-func spacesOf(list []*deferredTool) (spaces []harmony.Namespace) {
+// Spaces returns the namespaces of deferred tools, in the order of their first tools.
+func Spaces(list []*Deferred) (spaces []harmony.Namespace) {
 	at := map[string]int{}
 	for _, t := range list {
 		i, ok := at[t.Namespace]
@@ -206,25 +185,25 @@ func spacesOf(list []*deferredTool) (spaces []harmony.Namespace) {
 }
 
 // search returns what the reply needs of the searches; nil if there are none.
-func (d *decoder) search() *toolSearch {
-	if len(d.searches) == 0 {
+func (r *Reader) search() *Search {
+	if len(r.searches) == 0 {
 		return nil
 	}
 
-	s := &toolSearch{names: d.searches, loaded: map[turn.ToolName]bool{}}
-	for _, t := range d.allDeferred() {
+	s := &Search{names: r.searches, loaded: map[turn.ToolName]bool{}}
+	for _, t := range r.allDeferred() {
 		kept := *t
 		// The reply outlives the body, of which the client's definitions are a part.
 		if kept.Namespace == turn.FunctionsNamespace {
-			kept.shown = strings.Clone(t.shown)
+			kept.Shown = strings.Clone(t.Shown)
 			kept.Tool = harmony.Tool{
-				Name: kept.shown, Description: strings.Clone(t.Tool.Description),
+				Name: kept.Shown, Description: strings.Clone(t.Tool.Description),
 				Parameters: slices.Clone(t.Tool.Parameters),
 			}
 		}
 		s.deferred = append(s.deferred, kept)
 		// The model has what the conversation has found.
-		if d.found[t.shown] {
+		if r.referred[t.Shown] {
 			s.loaded[kept.key()] = true
 		}
 	}
@@ -232,7 +211,7 @@ func (d *decoder) search() *toolSearch {
 }
 
 // bytes is about how much memory the definitions take; 0 for nil.
-func (s *toolSearch) bytes() int {
+func (s *Search) bytes() int {
 	if s == nil {
 		return 0
 	}
@@ -245,14 +224,14 @@ func (s *toolSearch) bytes() int {
 	return n
 }
 
-// has reports whether a call is one of a search; nil has none.
-func (s *toolSearch) has(call *turn.CalledTool) bool {
+// Has reports whether a call is one of a search; nil has none.
+func (s *Search) Has(call *turn.CalledTool) bool {
 	return s != nil && call.Namespace == turn.FunctionsNamespace && slices.Contains(s.names, call.Name)
 }
 
-// find runs a search, with spend for its steps of work. The model has what it finds from now on.
-func (s *toolSearch) find(spend func(steps int) error, name, arguments string) ([]*deferredTool, error) {
-	var left []*deferredTool
+// Find runs a search, with spend for its steps of work. The model has what it finds from now on.
+func (s *Search) Find(spend func(steps int) error, name, arguments string) ([]*Deferred, error) {
+	var left []*Deferred
 	var candidates []*hosted.Deferred
 	for i := range s.deferred {
 		if t := &s.deferred[i]; !s.loaded[t.key()] {
@@ -262,13 +241,13 @@ func (s *toolSearch) find(spend func(steps int) error, name, arguments string) (
 
 	var best []int
 	var err error
-	if name == searchByPattern {
+	if name == names.SearchByPattern {
 		best, err = hosted.MatchDeferred(spend, candidates, arguments)
 	} else {
 		best, err = hosted.SearchDeferred(spend, candidates, arguments)
 	}
 
-	found := make([]*deferredTool, len(best))
+	found := make([]*Deferred, len(best))
 	for n, i := range best {
 		found[n] = left[i]
 		s.loaded[left[i].key()] = true
@@ -276,83 +255,5 @@ func (s *toolSearch) find(spend func(steps int) error, name, arguments string) (
 	return found, err
 }
 
-// foundText is what the model sees of the outcome of a search.
-func foundText(found []*deferredTool) string { return hosted.FoundText(spacesOf(found)) }
-
-// runSearch returns the run of a search, whose result is known at once: the search takes no
-// server.
-func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
-	// Of a search that breaks a bound nothing is found. The client gets the reason.
-	var found []*deferredTool
-	code, result := "", refused
-	if refused != nil {
-		code = "too_many_requests"
-	} else {
-		var err error
-		spend := hosted.SearchSteps(e.request.rc)
-		found, err = e.request.search.find(spend, p.Call.Name, hosted.SearchArguments(string(p.Whole)))
-		result = &tools.Result{Text: foundText(found)}
-		if err != nil {
-			code, result = "invalid_tool_input", &tools.Result{Error: "Nothing was searched: " + err.Error() + "."}
-		}
-	}
-
-	call := p.Call
-	run := &reply.Run{Call: call, Known: result, Show: func(dst []byte, result *tools.Result) []byte {
-		return e.appendBlock(dst, appendFound(nil, call, found, code, result))
-	}}
-	if len(found) > 0 {
-		run.Joins = &turn.JoinedTools{Namespaces: spacesOf(found)}
-	}
-	return run
-}
-
-// appendFound appends the block of a search's outcome.
-func appendFound(dst []byte, call *turn.CalledTool, found []*deferredTool, code string, result *tools.Result) []byte {
-	dst = append(dst, `{"type":"tool_search_tool_result","tool_use_id":`...)
-	dst = append(jsontext.AppendString(dst, searchID(call.ID)), `,"content":`...)
-	if code != "" {
-		return appendFailure(dst, "tool_search_tool_result", code, result)
-	}
-
-	dst = append(dst, `{"type":"tool_search_tool_search_result","tool_references":[`...)
-	for i, t := range found {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = jsontext.AppendString(append(dst, `{"type":"tool_reference","tool_name":`...), t.shown)
-		dst = append(dst, '}')
-	}
-	return append(dst, "]}}"...)
-}
-
-// searchID is the id of a search, as clients know it.
-func searchID(callID string) string { return builtinPrefix + strings.TrimPrefix(callID, callPrefix) }
-
-// readFound reads the references of a search's outcome. joins are the tools that it finds; not
-// those that the model has already. The text of a result with references follows once all
-// tools are known.
-func (m *message) readFound(v jsontext.Field, joins *joining, result *turn.Item) *apierror.Error {
-	references := jsontext.Field{Result: v.Get("content.tool_references"), Path: v.Path + ".content.tool_references"}
-	// An error has no references, and a text of its own.
-	if !references.Exists() {
-		result.Text = servedText(v.Get("content"))
-		return nil
-	}
-
-	joins.path = v.Path
-	return references.Elements(func(_ int, v jsontext.Field) *apierror.Error {
-		if err := cmp.Or(m.d.countBlock(), v.RequireText("tool_name")); err != nil {
-			return err
-		}
-		name := v.Get("tool_name").Str
-		joins.found = append(joins.found, name)
-		if m.d.refers(name) {
-			joins.names = append(joins.names, name)
-		}
-		return nil
-	})
-}
-
-// isSearch reports whether a block's call is one of a search.
-func isSearch(v gjson.Result) bool { return searchOf(v.Get("name").Str) != "" }
+// FoundText is what the model sees of the outcome of a search.
+func FoundText(found []*Deferred) string { return hosted.FoundText(Spaces(found)) }

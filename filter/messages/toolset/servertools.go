@@ -1,18 +1,17 @@
-package messages
+package toolset
 
 import (
 	"cmp"
 	"math"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -28,64 +27,46 @@ type serverTools struct {
 
 	// later are the tools that only a search finds, in the order of the servers; known once the
 	// servers have listed their tools.
-	later []deferredTool
-}
-
-// The names of the tools as clients of Anthropic's API know them.
-const (
-	searchName = "web_search"
-	codeName   = "code_execution"
-)
-
-// builtinOf returns the built-in tool of a tool's type, which ends with the date of its
-// version; "" if there is none.
-func builtinOf(kind string) tools.Builtin {
-	switch {
-	case strings.HasPrefix(kind, searchName+"_"):
-		return tools.WebSearch
-	case strings.HasPrefix(kind, codeName+"_"):
-		return tools.CodeInterpreter
-	}
-	return ""
+	later []Deferred
 }
 
 // readServerTool reads a tool that is none of the client's functions: a toolset of the client,
 // or a tool that Anthropic's service runs. Where the filter cannot run
 // it, it is ignored: most clients can do without.
-func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error {
-	if kind == "mcp_toolset" && d.api.Tools != nil {
-		return d.readToolset(v)
+func (r *Reader) readServerTool(kind string, v jsontext.Field) *apierror.Error {
+	if kind == "mcp_toolset" && r.config.Client != nil {
+		return r.readToolset(v)
 	}
 	if family := toolsetOf(kind); family != "" {
-		return d.readClientToolset(family, v)
+		return r.readClientToolset(family, v)
 	}
-	if name := searchOf(kind); name != "" {
-		return d.readSearch(kind, name, v)
+	if name := names.SearchOf(kind); name != "" {
+		return r.readSearch(kind, name, v)
 	}
-	s := hosted.FindBuiltin(d.api.Tools, d.api.Builtins, builtinOf(kind), d.rc.Tenant)
+	s := hosted.FindBuiltin(r.config.Client, r.config.Builtins, names.BuiltinOf(kind), r.rc.Tenant)
 	if s == nil {
 		// A tool that says what it takes is one that the client runs, whatever its type is.
 		if v.Get("input_schema").IsObject() {
-			return d.readTool(v, nil)
+			return r.readTool(v, nil)
 		}
-		d.ignoreKind("tools.", kind)
-		d.noteAbsent(v.Result)
+		names.IgnoreKind(r.ignored, "tools.", kind)
+		r.noteAbsent(v.Result)
 		return nil
 	}
 
 	// Two versions of a tool are two types, and still one tool to the model.
-	for _, other := range d.served.servers {
+	for _, other := range r.served.servers {
 		if other.Builtin == s.Builtin {
 			return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", jsontext.Clip(kind))
 		}
 	}
-	d.served.servers = append(d.served.servers, s)
+	r.served.servers = append(r.served.servers, s)
 
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "type", "name", "cache_control":
 		case "max_uses":
-			return v.SetInteger(&d.served.maxSearches, 1, math.MaxInt32)
+			return v.SetInteger(&r.served.maxSearches, 1, math.MaxInt32)
 		case "allowed_domains", "blocked_domains":
 			// What the client excludes would be searched all the same.
 			if v.IsArray() && v.Get("#").Int() > 0 {
@@ -93,46 +74,46 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 					"The search that runs here cannot be limited by %q. Leave the field out, or the tool.", key)
 			}
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return nil
 	})
 }
 
-// readContainer reads the id of the container in which code runs, or {"id":…}.
-func (d *decoder) readContainer(v jsontext.Field) (err *apierror.Error) {
+// ReadContainer reads the id of the container in which code runs, or {"id":…}.
+func (r *Reader) ReadContainer(v jsontext.Field) (err *apierror.Error) {
 	id := v
 	if v.IsObject() {
-		if err := containerFields.Others(v, &d.ignored); err != nil {
+		if err := ContainerFields.Others(v, r.ignored); err != nil {
 			return err
 		}
 		id = jsontext.Field{Result: v.Get("id"), Path: v.Path + ".id"}
 	}
 	if id.Exists() && id.Type != gjson.Null {
-		d.served.container, err = id.ShortText()
+		r.served.container, err = id.ShortText()
 		// Only a container that the request names is listed as ignored where no tool runs in it.
-		d.served.named = d.served.container != ""
+		r.served.named = r.served.container != ""
 	}
 	return err
 }
 
 // findServers finds the servers of mcp_servers, with what the toolsets say of them.
-func (d *decoder) findServers() *apierror.Error {
-	served := &d.served
+func (r *Reader) findServers() *apierror.Error {
+	served := &r.served
 	// First what is wrong among the names: whether a server can be found would hide it.
 	if err := served.checkToolsets(); err != nil {
 		return err
 	}
 	for i := range served.defined {
 		s := &served.defined[i]
-		if err := d.findServer(s); err != nil {
+		if err := r.findServer(s); err != nil {
 			return err
 		}
 	}
 
 	isBuiltin := func(s *hosted.Server) bool { return s.Builtin != nil }
 	if served.named && !slices.ContainsFunc(served.servers, isBuiltin) {
-		d.ignored.Add("container")
+		r.ignored.Add("container")
 	}
 	return nil
 }
@@ -140,7 +121,7 @@ func (d *decoder) findServers() *apierror.Error {
 // checkToolsets refuses servers and toolsets that do not belong together.
 func (st *serverTools) checkToolsets() *apierror.Error {
 	defined, used := map[string]bool{}, map[string]bool{}
-	var servers, toolsets, unknown, unused names
+	var servers, toolsets, unknown, unused refused
 
 	for i := range st.defined {
 		server := &st.defined[i]
@@ -169,29 +150,29 @@ func (st *serverTools) checkToolsets() *apierror.Error {
 	}
 
 	return cmp.Or(
-		unknown.refused("The MCP server %s is not one of mcp_servers. Add it there.",
+		unknown.err("The MCP server %s is not one of mcp_servers. Add it there.",
 			"The MCP servers %s are not in mcp_servers. Add them there."),
-		toolsets.refused("Two toolsets name the MCP server %s. Send one.",
+		toolsets.err("Two toolsets name the MCP server %s. Send one.",
 			"Two toolsets name each of the MCP servers %s. Send one for each."),
-		servers.refused("Two MCP servers have the name %s. Give every server a name of its own.",
+		servers.err("Two MCP servers have the name %s. Give every server a name of its own.",
 			"Two MCP servers have each of the names %s. Give every server a name of its own."),
-		unused.refused("No toolset names the MCP server %s. Add one to the tools, or leave the server out.",
+		unused.err("No toolset names the MCP server %s. Add one to the tools, or leave the server out.",
 			"No toolsets name the MCP servers %s. Add them to the tools, or leave the servers out."),
 	)
 }
 
-// names are names that a request cannot have, and where the first is.
-type names struct {
+// refused are names that a request cannot have, and where the first is.
+type refused struct {
 	list []string
 	path string
 }
 
-func (n *names) add(name, path string) {
+func (n *refused) add(name, path string) {
 	n.list, n.path = append(n.list, name), cmp.Or(n.path, path)
 }
 
-// refused returns the error about the names; nil if there are none.
-func (n *names) refused(one, several string) *apierror.Error {
+// err returns the error about the names; nil if there are none.
+func (n *refused) err(one, several string) *apierror.Error {
 	if n.list == nil {
 		return nil
 	}
@@ -200,14 +181,14 @@ func (n *names) refused(one, several string) *apierror.Error {
 
 // offerServed offers the tools of the servers that are known. Earlier calls of them get
 // the names that the model sees.
-func (d *decoder) offerServed() {
+func (r *Reader) offerServed() {
 	later := map[turn.ToolName]bool{}
-	for i := range d.served.later {
-		later[d.served.later[i].key()] = true
+	for i := range r.served.later {
+		later[r.served.later[i].key()] = true
 	}
-	for _, s := range d.served.servers {
-		for i := range d.input.Items {
-			item := &d.input.Items[i]
+	for _, s := range r.served.servers {
+		for i := range r.input.Items {
+			item := &r.input.Items[i]
 			isCall := item.Kind == turn.Call && !item.Builtin && item.Namespace == s.Label
 			// Clients send the server's names back, and the model must read those that it was offered.
 			if len(s.Numbered) > 0 && isCall {
@@ -223,9 +204,9 @@ func (d *decoder) offerServed() {
 		}
 		switch {
 		case s.Space().System:
-			d.input.Builtins = append(d.input.Builtins, space)
+			r.input.Builtins = append(r.input.Builtins, space)
 		case len(space.Tools) > 0:
-			d.input.Tools = append(d.input.Tools, space)
+			r.input.Tools = append(r.input.Tools, space)
 		}
 	}
 }
@@ -235,27 +216,27 @@ func (d *decoder) offerServed() {
 const codeUnavailable = "tool_unavailable"
 
 // choose settles which tools tool_choice demands, once all tools are known.
-func (d *decoder) choose() *apierror.Error {
-	if name := d.chosen; name != "" {
-		d.input.Choice.Allowed = d.named(name)
-		_, later := d.deferred[name]
+func (r *Reader) choose() *apierror.Error {
+	if name := r.chosen; name != "" {
+		r.input.Choice.Allowed = r.named(name)
+		_, later := r.deferred[name]
 		// A deferred tool is not offered yet, and can be demanded all the same.
-		own := later || slices.ContainsFunc(d.input.Tools, func(space harmony.Namespace) bool {
+		own := later || slices.ContainsFunc(r.input.Tools, func(space harmony.Namespace) bool {
 			isNamed := func(t harmony.Tool) bool { return t.Name == name }
 			return space.Name == turn.FunctionsNamespace && slices.ContainsFunc(space.Tools, isNamed)
 		})
-		if own || d.input.Choice.Allowed[0].Namespace != turn.FunctionsNamespace {
+		if own || r.input.Choice.Allowed[0].Namespace != turn.FunctionsNamespace {
 			return nil
 		}
-	} else if len(d.input.Builtins)+len(d.input.Tools) > 0 {
+	} else if len(r.input.Builtins)+len(r.input.Tools) > 0 {
 		return nil
 	}
 
 	// What the client demands may be a tool of the server that has failed: that is why it is
 	// missing.
-	failed := slices.IndexFunc(d.served.servers, func(s *hosted.Server) bool { return s.Failure != "" })
-	if d.input.Choice.Required && failed >= 0 {
-		s := d.served.servers[failed]
+	failed := slices.IndexFunc(r.served.servers, func(s *hosted.Server) bool { return s.Failure != "" })
+	if r.input.Choice.Required && failed >= 0 {
+		s := r.served.servers[failed]
 		return apierror.New(http.StatusFailedDependency, codeUnavailable, "tool_choice",
 			"The field \"tool_choice\" asks for a call, but the tools of the MCP server %q could not be listed: "+
 				"%s", jsontext.Clip(s.Label), s.Failure)
@@ -265,17 +246,17 @@ func (d *decoder) choose() *apierror.Error {
 
 // named returns the tools of a name: the client's, a built-in tool's, or those of MCP
 // servers and of the client's toolsets.
-func (d *decoder) named(name string) []turn.ToolName {
+func (r *Reader) named(name string) []turn.ToolName {
 	own := []turn.ToolName{toolName(name)}
 	// A name of the client's own tools means that tool, whatever the servers list.
-	if slices.ContainsFunc(d.tools, func(t harmony.Tool) bool { return t.Name == name }) {
+	if slices.ContainsFunc(r.tools, func(t harmony.Tool) bool { return t.Name == name }) {
 		return own
 	}
 
 	var found []turn.ToolName
-	for _, s := range d.served.servers {
+	for _, s := range r.served.servers {
 		switch {
-		case s.Builtin != nil && shownName(s) == name:
+		case s.Builtin != nil && names.OfBuiltin(s) == name:
 			for _, tool := range s.Names() {
 				found = append(found, turn.ToolName{Namespace: s.Label, Name: tool, Builtin: s.Space().System})
 			}
@@ -284,18 +265,10 @@ func (d *decoder) named(name string) []turn.ToolName {
 		}
 	}
 
-	found = append(found, d.members(name)...)
+	found = append(found, members(r.toolsets, name)...)
 	// Of a name that nobody has, preparing the turn says so.
 	if len(found) == 0 {
 		return own
 	}
 	return found
-}
-
-// shownName returns the name under which clients know a built-in tool.
-func shownName(s *hosted.Server) string {
-	if s.Builtin.Name == tools.CodeInterpreter {
-		return codeName
-	}
-	return searchName
 }

@@ -1,4 +1,4 @@
-package messages
+package toolset
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -24,8 +25,8 @@ import (
 // codeUnresolved is the code of an error about a change of a tool that is not there.
 const codeUnresolved = "tool_reference_unresolved"
 
-// toolChange is a change of a tool, or of all tools of a server.
-type toolChange struct {
+// Change is a change of a tool, or of all tools of a server.
+type Change struct {
 	// Where the tool of the block is, and its JSON.
 	path string
 	raw  string
@@ -41,20 +42,13 @@ type toolChange struct {
 	defined *definedTool
 }
 
-// readChange reads {"type":"tool_addition","tool":{…}} or a tool_removal.
-func (m *message) readChange(kind string, v jsontext.Field) *apierror.Error {
-	if m.kind != turn.Instructions {
-		return apierror.Invalid(v.Path+".type",
-			"Blocks of type \"tool_addition\" and \"tool_removal\" belong into messages of the system.")
-	}
-	return m.addChange(kind, v, false)
-}
-
-// addChange adds a change at its place. made is that the filter has written the block, for a
-// compaction: a tool that is gone from the request since is no error then.
-func (m *message) addChange(kind string, v jsontext.Field, made bool) *apierror.Error {
+// ReadChange reads {"type":"tool_addition","tool":{…}} or a tool_removal. made is that the filter
+// has written the block, for a compaction: a tool that is gone from the request since is no error
+// then. nil without an error is of a tool that the filter runs, which has been added to the tools
+// of the request.
+func (r *Reader) ReadChange(kind string, v jsontext.Field, made bool) (*Change, *apierror.Error) {
 	tool := jsontext.Field{Result: v.Get("tool"), Path: v.Path + ".tool"}
-	change := toolChange{path: tool.Path, raw: tool.Raw, removes: kind == "tool_removal", made: made}
+	change := Change{path: tool.Path, raw: tool.Raw, removes: kind == "tool_removal", made: made}
 	var err *apierror.Error
 	switch reference := tool.Get("type").Str; {
 	case reference == "tool_reference":
@@ -68,33 +62,22 @@ func (m *message) addChange(kind string, v jsontext.Field, made bool) *apierror.
 		change.server = tool.Get("server_name").Str
 	case reference == "tool_definition" && !change.removes:
 		definition := jsontext.Field{Result: tool.Get("definition"), Path: tool.Path + ".definition"}
-		change.defined, err = m.d.readDefinition(definition)
-		// What the filter runs has been added to the tools of the request.
+		change.defined, err = r.readDefinition(definition)
 		if change.defined == nil {
-			return err
+			return nil, err
 		}
 		change.name = change.defined.Name
 	default:
-		return apierror.Invalid(tool.Path+".type", "The tool of a block of type %q must be a tool_reference, an "+
+		return nil, apierror.Invalid(tool.Path+".type", "The tool of a block of type %q must be a tool_reference, an "+
 			"mcp_tool_reference or an mcp_toolset_reference; that of a tool_addition may be a tool_definition.", kind)
 	}
-	if err != nil {
-		return err
-	}
-
-	// The changes of a message that follow one another are one.
-	if m.changing == nil || m.changing.changes[0].removes != change.removes {
-		m.items = append(m.items, m.join(nil))
-		m.changing = m.d.joining[len(m.d.joining)-1]
-	}
-	m.changing.changes = append(m.changing.changes, change)
-	return nil
+	return &change, err
 }
 
 // readDefinition reads a tool that a message brings: any entry of tools. nil without an error
 // is one that the filter runs, or ignores: it is offered from the beginning, because Harmony
 // has no other place for it.
-func (d *decoder) readDefinition(v jsontext.Field) (*definedTool, *apierror.Error) {
+func (r *Reader) readDefinition(v jsontext.Field) (*definedTool, *apierror.Error) {
 	if !v.IsObject() {
 		return nil, apierror.Invalid(v.Path, "A tool_definition has no definition. Send a tool as those of tools.")
 	}
@@ -102,9 +85,9 @@ func (d *decoder) readDefinition(v jsontext.Field) (*definedTool, *apierror.Erro
 	kind := v.Get("type").Str
 	published := findClientTool(kind)
 	if kind != "" && kind != "custom" && published == nil && !v.Get("input_schema").IsObject() {
-		return nil, d.readServerTool(kind, v)
+		return nil, r.readServerTool(kind, v)
 	}
-	t, err := d.parseTool(v, published)
+	t, err := r.parseTool(v, published)
 	if err != nil {
 		return nil, err
 	}
@@ -113,15 +96,15 @@ func (d *decoder) readDefinition(v jsontext.Field) (*definedTool, *apierror.Erro
 
 // availability is which tools there are, as the conversation changes them.
 type availability struct {
-	d *decoder
+	r *Reader
 	// The client's functions, the deferred tools of servers, these also by the names that clients
 	// know, and which of both the model has been shown.
 	functions map[string]*definedTool
-	later     map[turn.ToolName]*deferredTool
-	named     map[string][]*deferredTool
+	later     map[turn.ToolName]*Deferred
+	named     map[string][]*Deferred
 	shown     map[turn.ToolName]bool
-	// found are the names of tools of servers that the results of searches have so far.
-	found map[string]bool
+	// repeated are the names of tools of servers that the results of searches have so far.
+	repeated map[string]bool
 	// withdrawn are the tools that must not be called any more; nil: there are none.
 	withdrawn map[turn.ToolName]bool
 	// made are the changes so far, as blocks, by what each is about; order is when. A later
@@ -146,7 +129,7 @@ type madeChange struct {
 // note notes a change that the conversation has made.
 func (a *availability) note(about, kind, tool string) {
 	// Only a compaction has them.
-	if !a.d.compaction.asked {
+	if !a.r.compacts {
 		return
 	}
 	if a.made == nil {
@@ -172,55 +155,55 @@ func (a *availability) changes() []byte {
 }
 
 // newAvailability returns what is there at the beginning of the conversation.
-func (d *decoder) newAvailability() *availability {
+func (r *Reader) newAvailability() *availability {
 	a := &availability{
-		d: d, functions: map[string]*definedTool{}, shown: map[turn.ToolName]bool{},
-		later: map[turn.ToolName]*deferredTool{}, named: map[string][]*deferredTool{}, found: map[string]bool{},
+		r: r, functions: map[string]*definedTool{}, shown: map[turn.ToolName]bool{},
+		later: map[turn.ToolName]*Deferred{}, named: map[string][]*Deferred{}, repeated: map[string]bool{},
 	}
-	for _, t := range d.tools {
+	for _, t := range r.tools {
 		a.functions[t.Name] = &definedTool{Tool: t}
 		a.shown[toolName(t.Name)] = true
 	}
-	for name, t := range d.deferred {
-		a.functions[name] = &definedTool{Tool: t, strict: d.strict[name]}
+	for name, t := range r.deferred {
+		a.functions[name] = &definedTool{Tool: t, strict: r.strict[name]}
 	}
-	for i := range d.served.later {
-		t := &d.served.later[i]
-		a.later[t.key()], a.named[t.shown] = t, append(a.named[t.shown], t)
+	for i := range r.served.later {
+		t := &r.served.later[i]
+		a.later[t.key()], a.named[t.Shown] = t, append(a.named[t.Shown], t)
 	}
 
 	// What find may go through for one name: the list of a server is none of the request's bytes.
-	for _, s := range d.served.servers {
+	for _, s := range r.served.servers {
 		a.compared += 1 + len(s.Tools)
 	}
-	for i := range d.toolsets {
-		a.compared += len(d.toolsets[i].Tools)
+	for i := range r.toolsets {
+		a.compared += len(r.toolsets[i].Tools)
 	}
 	return a
 }
 
-// foundNames returns the tools that a search has named: a function of the client, or the tools of
+// foundTools returns the tools that a search has named: a function of the client, or the tools of
 // servers that have the name. One that is gone was a function.
-func (a *availability) foundNames(names []string) []*deferredTool {
-	var found []*deferredTool
+func (a *availability) foundTools(names []string) []*Deferred {
+	var found []*Deferred
 	for _, name := range names {
 		if served := a.named[name]; a.functions[name] == nil && served != nil {
 			// A search does not find again what the model has. A name that came with each result would
 			// stand for the tools of hundreds of servers each time.
-			if !a.found[name] {
+			if !a.repeated[name] {
 				found = append(found, served...)
 			}
-			a.found[name] = true
+			a.repeated[name] = true
 			continue
 		}
 		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{Name: name}}
-		found = append(found, &deferredTool{own, name})
+		found = append(found, &Deferred{own, name})
 	}
 	return found
 }
 
 // apply gives an item its tools, and returns what the model is told beside; "": nothing.
-func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
+func (a *availability) apply(j *Joining) (told string, err *apierror.Error) {
 	for _, name := range j.names {
 		if t := a.functions[name]; t != nil {
 			if a.show(j, toolName(name)) {
@@ -239,19 +222,18 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 	}
 
 	var gone, again []string
-	for i := range j.changes {
-		change := &j.changes[i]
+	for _, change := range j.changes {
 		if change.defined != nil {
 			a.functions[change.name] = change.defined
 			a.join(j, harmony.Namespace{Name: turn.FunctionsNamespace}, change.defined)
 		}
 		// A few bytes name all tools of a server, and a request can have thousands of changes.
-		if err := a.d.rc.Spend(change.path, 1+a.compared/comparedInStep); err != nil {
+		if err := a.r.rc.Spend(change.path, 1+a.compared/comparedInStep); err != nil {
 			return "", err
 		}
 		changed, err := a.find(change)
 		if err == nil {
-			err = a.d.rc.Spend(change.path, len(changed))
+			err = a.r.rc.Spend(change.path, len(changed))
 		} else if change.made {
 			continue
 		}
@@ -281,7 +263,7 @@ func (a *availability) apply(j *joining) (told string, err *apierror.Error) {
 
 // change withdraws tools, or makes them available. It reports whether the model has to be told:
 // it is not of tools that it has never seen, or that join.
-func (a *availability) change(j *joining, removes bool, tools []turn.ToolName) (told bool) {
+func (a *availability) change(j *Joining, removes bool, tools []turn.ToolName) (told bool) {
 	for _, name := range tools {
 		space, tool := a.definition(name)
 		hidden := tool != nil && !a.shown[name]
@@ -321,7 +303,7 @@ func shownNames(tools []turn.ToolName) string {
 }
 
 // noteChange notes a change of a message.
-func (a *availability) noteChange(change *toolChange) {
+func (a *availability) noteChange(change *Change) {
 	about, kind := change.server+"."+change.name, "tool_addition"
 	switch {
 	case change.removes:
@@ -348,7 +330,7 @@ func (a *availability) definition(name turn.ToolName) (space harmony.Namespace, 
 }
 
 // show has a deferred tool join the conversation, and reports whether it was not there yet.
-func (a *availability) show(j *joining, name turn.ToolName) bool {
+func (a *availability) show(j *Joining, name turn.ToolName) bool {
 	if a.shown[name] {
 		return false
 	}
@@ -358,7 +340,7 @@ func (a *availability) show(j *joining, name turn.ToolName) bool {
 }
 
 // join has a tool join the conversation, in a namespace.
-func (a *availability) join(j *joining, space harmony.Namespace, t *definedTool) {
+func (a *availability) join(j *Joining, space harmony.Namespace, t *definedTool) {
 	a.shown[turn.ToolName{Namespace: space.Name, Name: t.Name}] = true
 	at := slices.IndexFunc(j.tools.Namespaces, func(n harmony.Namespace) bool { return n.Name == space.Name })
 	if at < 0 {
@@ -377,28 +359,28 @@ func (a *availability) join(j *joining, space harmony.Namespace, t *definedTool)
 }
 
 // find returns the tools that a change is about.
-func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Error) {
-	d := a.d
+func (a *availability) find(change *Change) ([]turn.ToolName, *apierror.Error) {
+	r := a.r
 	if change.server == "" {
 		if a.functions[change.name] != nil {
 			return []turn.ToolName{toolName(change.name)}, nil
 		}
-		for _, s := range d.served.servers {
-			if s.Builtin != nil && shownName(s) == change.name {
+		for _, s := range r.served.servers {
+			if s.Builtin != nil && names.OfBuiltin(s) == change.name {
 				return a.toolsOf(s), nil
 			}
 		}
-		if members := d.members(change.name); members != nil {
-			return members, nil
+		if found := members(r.toolsets, change.name); found != nil {
+			return found, nil
 		}
 		// A tool of the request that cannot be offered here is there to the client.
-		if d.absent[change.name] {
+		if r.absent[change.name] {
 			return nil, nil
 		}
 		return nil, unresolved(change, "name", change.name)
 	}
 
-	for _, s := range d.served.servers {
+	for _, s := range r.served.servers {
 		switch {
 		case s.Builtin != nil || s.Label != change.server:
 			continue
@@ -413,7 +395,7 @@ func (a *availability) find(change *toolChange) ([]turn.ToolName, *apierror.Erro
 		return []turn.ToolName{{Namespace: s.Label, Name: s.ToModel(change.name)}}, nil
 	}
 	// Without a loopback listener the servers of a request are ignored.
-	if d.api.Tools == nil {
+	if r.config.Client == nil {
 		return nil, nil
 	}
 	return nil, unresolved(change, "server_name", change.server)
@@ -436,16 +418,16 @@ func (a *availability) toolsOf(s *hosted.Server) []turn.ToolName {
 	return tools
 }
 
-func unresolved(change *toolChange, member, name string) *apierror.Error {
+func unresolved(change *Change, member, name string) *apierror.Error {
 	return apierror.New(http.StatusBadRequest, codeUnresolved, change.path+"."+member,
 		"There is no tool or MCP server %q here. Name one of tools or mcp_servers, or one that a message before has "+
 			"added.", jsontext.Clip(name))
 }
 
 // noteAbsent notes the name of a tool that is not offered.
-func (d *decoder) noteAbsent(v gjson.Result) {
-	if d.absent == nil {
-		d.absent = map[string]bool{}
+func (r *Reader) noteAbsent(v gjson.Result) {
+	if r.absent == nil {
+		r.absent = map[string]bool{}
 	}
-	d.absent[v.Get("name").Str] = true
+	r.absent[v.Get("name").Str] = true
 }

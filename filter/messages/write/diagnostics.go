@@ -1,36 +1,10 @@
-package messages
+package write
 
 import (
 	"strconv"
-	"strings"
 
-	"github.com/tidwall/gjson"
-
-	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
-
-// readDiagnostics reads {"previous_message_id":…}: the message whose prompt this one
-// should extend, or null.
-func (d *decoder) readDiagnostics(v jsontext.Field) *apierror.Error {
-	if d.rc.Prompts == nil {
-		d.ignored.Add(v.Path)
-		return nil
-	}
-	d.options.diagnostics = true
-	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		switch {
-		case key != "previous_message_id":
-			d.ignored.Add(v.Path)
-		case v.Type != gjson.Null:
-			id, err := v.ShortText()
-			d.input.Replies.Compared = strings.Clone(id)
-			return err
-		}
-		return nil
-	})
-}
 
 // missReasons are Anthropic's names of the causes that it has a name for.
 var missReasons = map[diagnosis.Cause]string{
@@ -47,13 +21,13 @@ var missReasons = map[diagnosis.Cause]string{
 // null if the prompt extends that of the message that the request names, or the
 // request names none.
 func (e *encoder) appendDiagnostics(dst []byte) []byte {
-	if !e.request.options.diagnostics {
+	if !e.request.Options.Diagnostics {
 		return dst
 	}
 
 	dst = append(dst, `,"diagnostics":`...)
 	d := e.reply.Turn().Diagnosis()
-	if d == nil || e.request.compared == "" {
+	if d == nil || e.request.Compared == "" {
 		return append(dst, "null"...)
 	}
 

@@ -1,10 +1,11 @@
-package messages
+package write
 
 import (
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -29,14 +30,14 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 	b.text, b.hosts = b.text[:0], nil
 	b.input.reset()
 	call := p.Call
-	if p.Maker == reply.ByFilter && !e.request.search.has(call) {
+	if p.Maker == reply.ByFilter && !e.request.Tools.Search.Has(call) {
 		// Clients know the tool by its server's name, not by the one that the model was offered.
-		b.hosts = e.request.hosted[hosted.SpaceOf(call)]
+		b.hosts = e.request.Tools.Hosted[hosted.SpaceOf(call)]
 		call = b.hosts.Named(call)
 	}
 
 	e.blocks++
-	if !e.request.options.stream {
+	if !e.request.Options.Stream {
 		e.whole = appendBlockHead(e.whole, p, b.hosts, call)
 		if p.Kind != turn.Call {
 			e.whole = append(e.whole, '"')
@@ -50,7 +51,7 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 
 // hides reports whether the client does not see a part.
 func (e *encoder) hides(p *reply.Part) bool {
-	return p.Kind == turn.Reasoning && e.request.options.thinking == hidden
+	return p.Kind == turn.Reasoning && e.request.Options.Thinking == request.Hidden
 }
 
 // appendBlockHead appends a content block up to the value of its last member: its
@@ -95,7 +96,7 @@ func (e *encoder) Delta(dst []byte, p *reply.Part, text []byte) []byte {
 	case p.Kind == turn.Reasoning:
 		// The signature has the text in any case: with it the client sends the reasoning back.
 		b.text = append(b.text, text...)
-		if e.request.options.thinking != omitted {
+		if e.request.Options.Thinking != request.Omitted {
 			dst = e.appendText(dst, p.Kind, text)
 		}
 	default:
@@ -113,7 +114,7 @@ func (e *encoder) isHostedCode(p *reply.Part) bool {
 // object at the end of the call.
 func (e *encoder) flushInput(dst []byte) []byte {
 	b := &e.block
-	if !e.request.options.stream || len(b.text) == 0 {
+	if !e.request.Options.Stream || len(b.text) == 0 {
 		return dst
 	}
 
@@ -127,7 +128,7 @@ func (e *encoder) appendText(dst []byte, kind turn.Kind, text []byte) []byte {
 	switch {
 	case len(text) == 0:
 		return dst
-	case !e.request.options.stream:
+	case !e.request.Options.Stream:
 		e.whole = jsontext.AppendEscaped(e.whole, text)
 		return dst
 	}
@@ -157,7 +158,7 @@ func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, cut bool) []byte
 		dst = e.Delta(dst, p, text)
 	}
 
-	if !e.request.options.stream {
+	if !e.request.Options.Stream {
 		e.whole = e.appendBlockEnd(e.whole, p.Kind)
 		return dst
 	}
@@ -214,7 +215,7 @@ func appendInput(dst, arguments []byte) []byte {
 // appendBlock appends a content block that is complete.
 func (e *encoder) appendBlock(dst, object []byte) []byte {
 	e.blocks++
-	if !e.request.options.stream {
+	if !e.request.Options.Stream {
 		e.whole = append(append(e.whole, object...), ',')
 		return dst
 	}

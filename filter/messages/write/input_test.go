@@ -1,4 +1,4 @@
-package messages
+package write
 
 import (
 	"encoding/json"

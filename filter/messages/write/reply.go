@@ -1,4 +1,4 @@
-package messages
+package write
 
 import (
 	"bytes"
@@ -34,29 +34,29 @@ type encoder struct {
 func (r *Request) NewReply(mode api.Mode) api.Reply {
 	e := &encoder{request: r}
 	o := reply.Options{
-		Encoder: e, Stream: r.options.stream, Mode: mode,
-		Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,
+		Encoder: e, Stream: r.Options.Stream, Mode: mode,
+		Turns: r.Context.Limits.Turns, MaxTokens: r.MaxTokens,
 	}
 	// A compaction is no turn of the reply's own, and neither is one without an output.
-	aside := r.compacts || r.prepares
+	aside := r.Compacts || r.Prepares
 	if !aside {
-		o.Turn = r.turn
+		o.Turn = r.Turn
 	}
 	// A begun message has no next turn: its prompt ends within a message.
-	if r.begunMessage {
+	if r.BegunMessage {
 		o.Turns = 1
 	}
-	if r.corrects || len(r.hosted)+len(r.withdrawn) > 0 || r.search != nil {
+	if r.Corrects || len(r.Tools.Hosted)+len(r.Tools.Withdrawn) > 0 || r.Tools.Search != nil {
 		o.Tools, o.Run = e, e.run
 	}
 	// Without it the turn is known, and the machine begins with the model call.
-	if r.preflight != nil {
-		o.First = func(dst []byte) ([]byte, reply.Step, *apierror.Error) { return dst, r.preflight.list(e), nil }
+	if r.Preflight != nil {
+		o.First = e.list
 	}
 
 	e.reply = reply.New(o)
-	if aside && r.turn != nil {
-		e.begin(r.turn)
+	if aside && r.Turn != nil {
+		e.begin(r.Turn)
 	}
 	return e.reply
 }
@@ -71,7 +71,7 @@ func (e *encoder) Begin(dst []byte, _ *reply.Choice) []byte {
 
 // Error ends a stream that has failed.
 func (e *encoder) Error(dst []byte, err *apierror.Error) []byte {
-	_, object := err.Anthropic(e.request.rc.RequestID)
+	_, object := err.Anthropic(e.request.Context.RequestID)
 	return append(jsontext.Writer(dst).Event("error"), object...).EndEvent()
 }
 
@@ -99,7 +99,7 @@ func (e *encoder) Object(dst []byte) ([]byte, *apierror.Error) {
 // ensureBlock writes an empty text if the message has no content block: clients read
 // the first one, unless they have asked for none.
 func (e *encoder) ensureBlock(dst []byte) []byte {
-	if e.blocks > 0 || e.request.prepares {
+	if e.blocks > 0 || e.request.Prepares {
 		return dst
 	}
 
@@ -120,8 +120,8 @@ func endEvent(dst []byte) []byte { return append(dst, "}\n\n"...) }
 
 // appendHead appends a message up to its content blocks.
 func (e *encoder) appendHead(dst []byte) []byte {
-	dst = jsontext.AppendString(append(dst, `{"id":`...), e.request.id)
-	dst = jsontext.AppendString(append(dst, `,"type":"message","role":"assistant","model":`...), e.request.model)
+	dst = jsontext.AppendString(append(dst, `{"id":`...), e.request.ID)
+	dst = jsontext.AppendString(append(dst, `,"type":"message","role":"assistant","model":`...), e.request.Model)
 	return append(dst, `,"content":[`...)
 }
 
@@ -141,7 +141,7 @@ func (e *encoder) stop() (reason, sequence string) {
 	switch {
 	case e.compacted:
 		return "compaction", ""
-	case e.request.prepares:
+	case e.request.Prepares:
 		return "max_tokens", ""
 	}
 	choice := e.reply.Choice(0)
@@ -180,7 +180,7 @@ const contextExceeded = "model_context_window_exceeded"
 // current turn than the request asks for.
 func (e *encoder) contextFull() bool {
 	call := e.reply.Turn().Engine
-	left := e.request.rc.ContextLength() - len(call.Prompt)
+	left := e.request.Context.ContextLength() - len(call.Prompt)
 
 	// Something narrower than the context ended the output: the request, or a token quota. Claude Code
 	// compacts a conversation that has filled the context, which would not help here.
@@ -188,7 +188,7 @@ func (e *encoder) contextFull() bool {
 		return false
 	}
 
-	asked := e.request.maxTokens
+	asked := e.request.MaxTokens
 	if asked == 0 {
 		return true
 	}
@@ -205,7 +205,7 @@ func (e *encoder) contextFull() bool {
 func (e *encoder) appendUsage(dst []byte) []byte {
 	total := e.reply.Total()
 	// What the engine had to write all the same is not the client's.
-	if e.request.prepares {
+	if e.request.Prepares {
 		total.Output, total.Reasoning = 0, 0
 	}
 	cached := 0
@@ -218,7 +218,7 @@ func (e *encoder) appendUsage(dst []byte) []byte {
 	dst = appendMember(dst, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`, cached)
 	dst = appendMember(dst, `,"output_tokens":`, total.Output)
 	dst = append(appendMember(dst, `,"output_tokens_details":{"thinking_tokens":`, total.Reasoning), '}')
-	if len(e.request.hosted) > 0 {
+	if len(e.request.Tools.Hosted) > 0 {
 		dst = appendMember(dst, `,"server_tool_use":{"web_search_requests":`, e.searches)
 		dst = append(dst, `,"web_fetch_requests":0}`...)
 	}

@@ -1,4 +1,4 @@
-package messages
+package write
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
@@ -22,11 +22,11 @@ const searchTool = "search"
 func (e *encoder) Maker(call *turn.CalledTool, last bool) reply.Maker {
 	switch {
 	// The client must not run it, also if the model has no turn in which it is told.
-	case e.request.withdrawn[turn.ToolName{Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin}]:
+	case e.request.Tools.Withdrawn[turn.ToolName{Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin}]:
 		return reply.ByNobody
-	case e.request.corrects && !last && call.Namespace == "":
+	case e.request.Corrects && !last && call.Namespace == "":
 		return reply.ByNobody
-	case e.request.hosted[hosted.SpaceOf(call)] != nil, e.request.search.has(call):
+	case e.request.Tools.Hosted[hosted.SpaceOf(call)] != nil, e.request.Tools.Search.Has(call):
 		return reply.ByFilter
 	}
 	return reply.ByClient
@@ -34,15 +34,15 @@ func (e *encoder) Maker(call *turn.CalledTool, last bool) reply.Maker {
 
 // Corrected implements [reply.Tools].
 func (e *encoder) Corrected(last bool) bool {
-	return (len(e.request.hosted) > 0 || e.request.search != nil) && !last
+	return (len(e.request.Tools.Hosted) > 0 || e.request.Tools.Search != nil) && !last
 }
 
 // run returns the run of a complete call.
 func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
-	if e.request.search.has(p.Call) {
+	if e.request.Tools.Search.Has(p.Call) {
 		return e.runSearch(p, refused)
 	}
-	server := e.request.hosted[hosted.SpaceOf(p.Call)]
+	server := e.request.Tools.Hosted[hosted.SpaceOf(p.Call)]
 	made := hostedCall{server: server, call: server.Named(p.Call)}
 	if refused != nil {
 		made.code = "too_many_requests"
@@ -50,7 +50,7 @@ func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 
 	// max_uses counts searches only: opening a page of a result is not one to the API.
 	if server.Builtin != nil && made.call.Name == searchTool && refused == nil {
-		if most := e.request.maxSearches; most > 0 && e.searches >= most {
+		if most := e.request.Tools.MaxSearches; most > 0 && e.searches >= most {
 			made.code = "max_uses_exceeded"
 			refused = &tools.Result{Error: "The limit of searches is reached. Answer with what you have."}
 		} else {
@@ -66,8 +66,8 @@ func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 	}
 	// Without a job the machine takes the known result at once.
 	if refused == nil {
-		job := server.Job(made.call, string(p.Whole), e.request.container)
-		r.Job = hosted.Job{Runner: e.request.api.runner(), Job: job}
+		job := server.Job(made.call, string(p.Whole), e.request.Tools.Container)
+		r.Job = hosted.Job{Runner: e.request.Services.Servers, Job: job}
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package messages
+package read
 
 import (
 	"testing"
@@ -74,21 +74,21 @@ func TestKnowsTheSDK(t *testing.T) {
 
 // TestKnowsDialects shows that every field of other servers has a row.
 func TestKnowsDialects(t *testing.T) {
-	t.Parallel()
+	t.Chdir("..") // the paths of apitest begin in the directory of an API
 	objects.KnowsDialects(t, "messages")
 }
 
 // TestVocabulary shows that no other name of what the API has is ignored.
 func TestVocabulary(t *testing.T) {
-	t.Parallel()
-	testAPI(t).RefusesVocabulary(t, ask(`,%s`))
-	testAPI(t).RefusesSpellings(t, objects, ask(`,%s`))
+	t.Chdir("..") // the paths of apitest begin in the directory of an API
+	testAPI.RefusesVocabulary(t, ask(`,%s`))
+	testAPI.RefusesSpellings(t, objects, ask(`,%s`))
 }
 
 // TestUnknownBlocks shows what becomes of blocks of other types, wherever they stand.
 func TestUnknownBlocks(t *testing.T) {
 	t.Parallel()
-	testAPI(t).HandlesUnknown(t, conversation(`{"role":"user","content":[%s]}`, ``), "messages[0].content[0]", "messages.content.new_kind")
-	testAPI(t).HandlesUnknown(t, conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_a","content":[%s]}]}`, weatherTool),
+	testAPI.HandlesUnknown(t, conversation(`{"role":"user","content":[%s]}`, ``), "messages[0].content[0]", "messages.content.new_kind")
+	testAPI.HandlesUnknown(t, conversation(userHi+`,`+callA+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_a","content":[%s]}]}`, weatherTool),
 		"messages[2].content[0].content[0]", "messages.content.new_kind")
 }
