@@ -34,11 +34,11 @@ func (a *API) Endpoints() []api.Endpoint {
 }
 
 func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.Decode(ctx, r.Body, r.Context, r.Options...)
+	q, err := a.Decode(ctx, r.Body, r.Context, r.Options...)
 	if err != nil {
 		return api.Refused(err)
 	}
-	return api.Decoded(request)
+	return api.Decoded(q)
 }
 
 func (a *API) handleCount(ctx context.Context, r *api.HTTPRequest) api.Outcome {

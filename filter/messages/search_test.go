@@ -44,8 +44,9 @@ func TestToolSearch(t *testing.T) {
 			message := s.play(t, conversation(userHi, searchedTools(kind)+`,"thinking":{"type":"adaptive"}`),
 				callOf(name, arguments), callOf("get_weather", `{"city":"Paris"}`))
 
-			var types []string
-			for _, b := range message.Get("content").Array() {
+			blocks := message.Get("content").Array()
+			types := make([]string, 0, len(blocks))
+			for _, b := range blocks {
 				types = append(types, b.Get("type").Str)
 			}
 			if want := []string{"thinking", "server_tool_use", "tool_search_tool_result", "thinking", "tool_use"}; !slices.Equal(types, want) {

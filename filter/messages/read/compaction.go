@@ -172,7 +172,7 @@ func (m *message) forget() *apierror.Error {
 	m.items = slices.DeleteFunc(m.items, gone)
 	m.texts, m.text, m.image = nil, jsontext.Joined{}, false
 	// Of calls before it there are no results any more.
-	m.served, m.searches = nil, nil
+	m.served = nil
 	// What waits for a message of the user is found among all that is left.
 	m.d.clearing = 0
 	return nil

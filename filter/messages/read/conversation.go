@@ -124,11 +124,14 @@ type message struct {
 
 	referred []string         // tools that it refers to
 	changing *toolset.Joining // the tools that it changes; nil: none so far
-	// served are the calls of tools that a server ran and that have no result yet: where in
-	// items it is going to be, by their ids.
-	served map[string]int
-	// searches are the tools that the searches among these calls have found, by the same ids.
-	searches map[string]*toolset.Joining
+	// served are the calls of tools that a server ran and that have no result yet, by their ids.
+	served map[string]place
+}
+
+// place is where the result of a call is going to be.
+type place struct {
+	at    int              // among the items of the message: the call is before it
+	joins *toolset.Joining // what a search has found; nil: the call is none
 }
 
 // readContent reads the content of the message. configured is that the message sets the effort,
@@ -296,8 +299,8 @@ func (m *message) addText(text string, placeholder bool) {
 }
 
 // join adds an item with the tools of these names, which join the conversation there.
-func (m *message) join(names []string) *toolset.Joining {
-	item, joining := m.d.tools.Join(m.at.Path, names)
+func (m *message) join(tools []string) *toolset.Joining {
+	item, joining := m.d.tools.Join(m.at.Path, tools)
 	m.items = append(m.items, item)
 	return joining
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
-	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -39,17 +38,17 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	}
 	id := v.Get("tool_use_id").Str
 	// A result whose call the client has dropped means nothing to the model.
-	at, ok := m.served[id]
+	place, ok := m.served[id]
 	if !ok {
 		names.IgnoreKind(&m.d.ignored, "messages.content.", kind)
 		return nil
 	}
 
 	delete(m.served, id)
-	call, result := &m.items[at-1], &m.items[at]
+	call, result := &m.items[place.at-1], &m.items[place.at]
 	result.CallID, result.Path = call.CallID, v.Path
-	if joins := m.searches[id]; joins != nil {
-		return m.readFound(v, joins, result)
+	if place.joins != nil {
+		return m.readFound(v, place.joins, result)
 	}
 	text, page, err := m.d.readSearched(v)
 	if err != nil {
@@ -71,18 +70,15 @@ func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
 	id, name := v.Get("id").Str, v.Get("name").Str
 	m.d.noteID(names.ServedID(id), id)
 	m.add(servedCall(names.ServedID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
-	if m.served == nil {
-		m.served = map[string]int{}
-	}
-	m.served[id] = len(m.items) - 1
-
+	result := place{at: len(m.items) - 1}
 	// What the search has found follows its result, as in the reply that had it.
 	if isSearch(v.Result) {
-		if m.searches == nil {
-			m.searches = map[string]*toolset.Joining{}
-		}
-		m.searches[id] = m.join(nil)
+		result.joins = m.join(nil)
 	}
+	if m.served == nil {
+		m.served = map[string]place{}
+	}
+	m.served[id] = result
 	return nil
 }
 

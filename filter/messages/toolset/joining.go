@@ -21,8 +21,8 @@ type Joining struct {
 // in the messages, path.
 // They stand where they were found, and not among the others, so that the prompt of
 // the request before is a prefix of this one.
-func (r *Reader) Join(path string, names []string) (turn.Item, *Joining) {
-	j := &Joining{tools: &turn.JoinedTools{}, names: names}
+func (r *Reader) Join(path string, tools []string) (turn.Item, *Joining) {
+	j := &Joining{tools: &turn.JoinedTools{}, names: tools}
 	if r.joinings == nil {
 		r.joinings = map[*turn.JoinedTools]*Joining{}
 	}

@@ -22,8 +22,8 @@ type mcpServer struct {
 	allowed          *hosted.Filter // nil: every tool
 }
 
-// toolset is a tool of the type mcp_toolset.
-type toolset struct {
+// mcpToolset is a tool of the type mcp_toolset.
+type mcpToolset struct {
 	at     jsontext.Field
 	server string
 
@@ -36,7 +36,7 @@ type toolset struct {
 
 // readToolset reads {"type":"mcp_toolset","mcp_server_name":…,"default_config":…,"configs":…}.
 func (r *Reader) readToolset(at jsontext.Field) *apierror.Error {
-	t := toolset{at: at, enabled: map[string]bool{}, deferred: map[string]bool{}}
+	t := mcpToolset{at: at, enabled: map[string]bool{}, deferred: map[string]bool{}}
 
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
@@ -90,7 +90,7 @@ func readToolConfig(v jsontext.Field, ignored *jsontext.Ignored, enabled, deferr
 }
 
 // defers reports whether a search has to find a tool of the server.
-func (t *toolset) defers(name string) bool {
+func (t *mcpToolset) defers(name string) bool {
 	if deferred, ok := t.deferred[name]; ok {
 		return deferred
 	}
@@ -98,7 +98,7 @@ func (t *toolset) defers(name string) bool {
 }
 
 // defersAny reports whether a search has to find some tools of the server, if it has them.
-func (t *toolset) defersAny() bool {
+func (t *mcpToolset) defersAny() bool {
 	if t.later {
 		return true
 	}
@@ -111,8 +111,8 @@ func (t *toolset) defersAny() bool {
 }
 
 // toolsetOf returns the toolset of a server; nil: it has none.
-func (st *serverTools) toolsetOf(server string) *toolset {
-	i := slices.IndexFunc(st.toolsets, func(t toolset) bool { return t.server == server })
+func (st *serverTools) toolsetOf(server string) *mcpToolset {
+	i := slices.IndexFunc(st.toolsets, func(t mcpToolset) bool { return t.server == server })
 	if i < 0 {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (st *serverTools) toolsetOf(server string) *toolset {
 }
 
 // filter returns the filter of the toolset; nil: every tool is offered.
-func (t *toolset) filter() *hosted.Filter {
+func (t *mcpToolset) filter() *hosted.Filter {
 	f := &hosted.Filter{}
 	// An empty map allows no tool; nil allows every one.
 	if t.off {

@@ -78,7 +78,7 @@ func (r *Reader) offerUnsearchable() {
 		r.ignored.Add("tools.defer_loading")
 	}
 	// It does not have the tools that servers list, and so cannot search for them.
-	if slices.ContainsFunc(r.served.toolsets, func(t toolset) bool { return t.defersAny() }) {
+	if slices.ContainsFunc(r.served.toolsets, func(t mcpToolset) bool { return t.defersAny() }) {
 		r.ignored.Add("tools.defer_loading")
 	}
 }

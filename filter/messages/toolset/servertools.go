@@ -20,7 +20,7 @@ import (
 type serverTools struct {
 	servers     []*hosted.Server // built-in tools first
 	defined     []mcpServer
-	toolsets    []toolset
+	toolsets    []mcpToolset
 	maxSearches int    // 0: any number
 	container   string // that the request names, or else the one of the conversation
 	named       bool   // the request names it

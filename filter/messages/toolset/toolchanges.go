@@ -184,9 +184,9 @@ func (r *Reader) newAvailability() *availability {
 
 // foundTools returns the tools that a search has named: a function of the client, or the tools of
 // servers that have the name. One that is gone was a function.
-func (a *availability) foundTools(names []string) []*Deferred {
+func (a *availability) foundTools(list []string) []*Deferred {
 	var found []*Deferred
-	for _, name := range names {
+	for _, name := range list {
 		if served := a.named[name]; a.functions[name] == nil && served != nil {
 			// A search does not find again what the model has. A name that came with each result would
 			// stand for the tools of hundreds of servers each time.

@@ -39,7 +39,9 @@ func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
 }
 
 // appendFound appends the block of a search's outcome.
-func appendFound(dst []byte, call *turn.CalledTool, found []*toolset.Deferred, code string, result *tools.Result) []byte {
+func appendFound(
+	dst []byte, call *turn.CalledTool, found []*toolset.Deferred, code string, result *tools.Result,
+) []byte {
 	dst = append(dst, `{"type":"tool_search_tool_result","tool_use_id":`...)
 	dst = append(jsontext.AppendString(dst, names.ShownSearch(call.ID)), `,"content":`...)
 	if code != "" {
