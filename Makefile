@@ -303,8 +303,9 @@ demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulat
 TEST_LIMIT ?= 20m
 
 # What the tests of PKG need: those of other packages start no Envoy and no Python.
-TEST_NEEDS = $(if $(filter ./... ./cmd% ./envoy% ./e2e%,$(PKG)),$(ENVOY)) \
-	$(if $(filter ./... ./cmd/... ./cmd/engine-sim% ./e2e%,$(PKG)),venv)
+PYTHON_E2E := ./e2e/clients ./e2e/engines ./e2e/replies
+TEST_NEEDS = $(if $(filter ./... ./cmd/... ./cmd/envoy-harmony% ./envoy% ./e2e/... $(E2E:%=%%),$(PKG)),$(ENVOY)) \
+	$(if $(filter ./... ./cmd/... ./cmd/engine-sim% ./e2e/... $(PYTHON_E2E:%=%%),$(PKG)),venv)
 
 .PHONY: test
 test: $(TEST_NEEDS) ## run all tests (under 10 minutes on two cores), or those of PKG

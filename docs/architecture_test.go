@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -175,7 +176,8 @@ func TestPackageTable(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(code, documented); diff != "" {
-		t.Errorf("the package table of architecture.md (-code +table):\n%s", diff)
+		t.Errorf("write what the code imports into the package table of docs/architecture.md, and a new package into its "+
+			"figure (-code +table):\n%s", diff)
 	}
 }
 
@@ -219,9 +221,70 @@ func TestImportTableIsEnforced(t *testing.T) {
 		}
 		slices.Sort(enforced[path])
 	}
-	_, documented := packageTable(t)
-	if diff := cmp.Diff(documented, enforced); diff != "" {
-		t.Errorf("depguard's rules in .golangci.yml (-table +rules):\n%s", diff)
+	order, documented := packageTable(t)
+	for _, path := range order {
+		if !slices.Equal(documented[path], enforced[path]) {
+			t.Errorf(".golangci.yml, depguard: the table of docs/architecture.md says\n%s", depguardRule(path, documented[path]))
+		}
+		delete(enforced, path)
+	}
+	for path := range enforced {
+		t.Errorf(".golangci.yml, depguard: %s has a rule, and no row in the table of docs/architecture.md", path)
+	}
+}
+
+// depguardRule is the linter's rule of a package that imports others.
+func depguardRule(path string, imports []string) string {
+	allowed := make([]string, len(imports))
+	for i, imported := range imports {
+		allowed[i] = strconv.Quote(module + imported + "$")
+	}
+	allow := ""
+	if len(allowed) > 0 {
+		allow = "          allow: [" + strings.Join(allowed, ", ") + "]\n"
+	}
+	return fmt.Sprintf("        %s:\n          files: [\"**/%s/*.go\", \"!$test\"]\n          list-mode: lax\n%s"+
+		"          deny: [{pkg: %q, desc: \"see the import table in docs/architecture.md\"}]\n",
+		strings.ReplaceAll(path, "/", "-"), path, allow, strings.TrimSuffix(module, "/"))
+}
+
+// TestChangesHavePlaces requires that each file, each folder and each package of "Where a change goes"
+// exists, and that each kind of change has a command.
+func TestChangesHavePlaces(t *testing.T) {
+	rows := strings.Split(strings.TrimSpace(section(t, "architecture.md", "## Where a change goes")), "\n")
+	folder, checked := "", 0
+	exists := func(path string) {
+		checked++
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			t.Errorf("architecture.md, Where a change goes: %v", err)
+		}
+	}
+	for _, row := range rows {
+		if !strings.HasPrefix(row, "| a") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(row, "|"), "|")
+		for _, word := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			switch name := word[1]; {
+			case strings.ContainsAny(name, " []"), strings.HasPrefix(name, "-"):
+			case strings.Contains(name, "/"):
+				exists(name)
+				folder = filepath.Dir(name)
+			case strings.HasSuffix(name, ".go"):
+				exists(filepath.Join(folder, name))
+			}
+		}
+		command := quoted.FindStringSubmatch(cells[len(cells)-1])
+		if command == nil {
+			t.Errorf("architecture.md, Where a change goes, has no command for: %s", cells[0])
+			continue
+		}
+		for _, pkg := range strings.Fields(command[1]) {
+			exists(strings.TrimSuffix(pkg, "/..."))
+		}
+	}
+	if checked < 60 {
+		t.Errorf("only %d places were found", checked)
 	}
 }
 

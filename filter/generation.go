@@ -17,6 +17,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -76,6 +77,14 @@ func newParts(cfg *config.Config, before *generation, random func() uint64, seal
 	return p, err
 }
 
+// dialer makes the model calls; nil: Envoy sends the clients' own requests on.
+func (g *generation) dialer() run.Dialer {
+	if g.client == nil {
+		return nil // a nil client in an interface would not be nil
+	}
+	return g.client
+}
+
 // newGeneration makes the generation after before.
 func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation) *generation {
 	g := &generation{cfg: cfg, client: p.client, replaced: make(chan struct{})}
@@ -100,7 +109,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	})
 	g.background = before.background.With(background.Options{
 		Store:        s.store,
-		Client:       g.client,
+		Client:       g.dialer(),
 		Env:          env,
 		Owner:        s.owner,
 		Max:          cfg.Limits.MaxBackground,
@@ -117,7 +126,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 		)),
 		Turns:      newTurnEnv(cfg, s.o, s.store, g),
 		Models:     g.models,
-		Client:     g.client,
+		Client:     g.dialer(),
 		Background: g.background,
 		Budgets:    budget.New(s.store, cfg.Budgets()),
 		Stored:     api.Stored,

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -332,30 +331,6 @@ func TestCertificatesExpired(t *testing.T) {
 	}
 	if !strings.Contains(f.log.String(), "has expired on") {
 		t.Errorf("log: %s", &f.log)
-	}
-}
-
-// The metrics of certificates are in docs/operations.md.
-func TestCertificateMetricsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := pki.NewCA(t, "ours")
-	f := newTLSFolder(t)
-	f.write(t, ca.Leaf(t, "filter"), ca)
-	registry := prometheus.NewRegistry()
-	if _, err := f.read(registry); err != nil {
-		t.Fatal(err)
-	}
-	all, err := registry.Gather()
-	if err != nil || len(all) != 3 {
-		t.Fatalf("%d metrics: %v", len(all), err)
-	}
-	for _, m := range all {
-		if !regexp.MustCompile("`" + m.GetName() + "`").Match(page) {
-			t.Errorf("docs/operations.md does not have %s", m.GetName())
-		}
 	}
 }
 

@@ -213,31 +213,6 @@ func TestReloadKeepsTenants(t *testing.T) {
 	}
 }
 
-// The metrics of the configuration are in docs/operations.md.
-func TestReloadMetricsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("engines: [{kind: vllm}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, metrics := startServe(t, file)
-	_, text := get(t, http.MethodGet, metrics, "")
-	found := regexp.MustCompile(`(?m)^# TYPE (harmony_\w+) `).FindAllStringSubmatch(text, -1)
-	if len(found) < 5 {
-		t.Errorf("only %d metrics", len(found))
-	}
-	for _, m := range found {
-		if !strings.Contains(string(page), "`"+m[1]+"`") {
-			t.Errorf("docs/operations.md does not have `%s`", m[1])
-		}
-	}
-	r.cancel()
-	r.end(t)
-}
-
 // With run, what Envoy's configuration was made from is fixed, and everything else
 // changes.
 func TestReloadOfRun(t *testing.T) {

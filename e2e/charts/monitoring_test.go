@@ -1,88 +1,102 @@
-//go:build charts
-
 package charts
 
 import (
+	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	texttemplate "text/template"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
-// rule is an alert of a PrometheusRule.
-type rule struct {
-	Alert, Expr string
-	Annotations map[string]string
-}
+// What a metric needs beside its row in docs/operations.md: a panel, and an alert with a
+// runbook and tests, or a place in the list of those that need none. All are texts, which
+// are compared here without Helm and Prometheus. docs/metrics_test.go compares the rows
+// with the code.
 
-// alerts returns the chart's alerts, and writes them as a rule file of Prometheus.
-func alerts(t *testing.T) (rules []rule, file string) {
+const (
+	alertsFile    = chart + "templates/_alerts.tpl"
+	alertTests    = "testdata/alerts.yaml"
+	dashboardFile = chart + "dashboards/envoy-harmony.json"
+)
+
+// rule is an alert of the chart.
+type rule struct{ Alert, Expr, For, Severity, Summary, Description string }
+
+// alerts returns the chart's alerts, as an installation in the namespace models has them.
+func alerts(t *testing.T) (rules []rule) {
 	t.Helper()
-	all := objects(t, render(t, engine+"monitoring: {prometheusRule: {enabled: true}}"))
-	spec := find(t, all, "PrometheusRule", "harmony-envoy-harmony")["spec"]
-	text, err := yaml.Marshal(spec)
+	const m = `namespace="models"`
+	definitions, err := texttemplate.New("").Funcs(texttemplate.FuncMap{
+		"mul": func(a, b any) string { return strconv.Itoa(number(t, a) * number(t, b)) },
+	}).Parse(string(readFile(t, alertsFile)))
 	if err != nil {
+		t.Fatalf("%s: %v", alertsFile, err)
+	}
+
+	var text bytes.Buffer
+	if err := definitions.ExecuteTemplate(&text, "envoy-harmony.alerts", object{
+		"m":        m,
+		"requests": `sum(rate(harmony_requests_total{` + m + `,api!="models"}[10m]))`,
+		"rule":     at(readValues(t), "monitoring.prometheusRule"),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	var groups struct{ Groups []struct{ Rules []rule } }
-	if err := yaml.Unmarshal(text, &groups); err != nil {
-		t.Fatal(err)
+	if err := yaml.UnmarshalStrict(text.Bytes(), &rules); err != nil {
+		t.Fatalf("%s: %v", alertsFile, err)
 	}
-	file = filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
+	if len(rules) < 10 {
+		t.Fatalf("only %d alerts", len(rules))
 	}
-	return groups.Groups[0].Rules, file
+	return rules
 }
 
-// TestAlerts runs the unit tests of the alerts, in testdata/alerts.yaml, with sample
-// series. Each alert has one.
-func TestAlerts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs Prometheus")
+// number is a whole number of a template or of the values.
+func number(t *testing.T, value any) int {
+	t.Helper()
+	switch n := value.(type) {
+	case int:
+		return n
+	case float64:
+		return int(n)
 	}
-
-	rules, file := alerts(t)
-	promtool := tool(t, "promtool")
-	if out, stderr, err := run(t, promtool, "check", "rules", file); err != nil {
-		t.Fatalf("%v: %s%s", err, out, stderr)
-	}
-
-	tests := readFile(t, "testdata/alerts.yaml")
-	path := filepath.Join(filepath.Dir(file), "tests.yaml")
-	if err := os.WriteFile(path, tests, 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	if out, stderr, err := run(t, promtool, "test", "rules", path); err != nil {
-		t.Errorf("%v: %s%s", err, out, stderr)
-	}
-
-	for _, r := range rules {
-		if strings.Count(string(tests), "alertname: "+r.Alert+"\n") < 2 {
-			t.Errorf("testdata/alerts.yaml does not test that %s fires and that it does not", r.Alert)
-		}
-	}
+	t.Fatalf("%v is no number", value)
+	return 0
 }
 
-// TestRunbooks requires that every alert has a summary, a description and a runbook that
-// exists.
-func TestRunbooks(t *testing.T) {
-	rules, _ := alerts(t)
-	page := string(readFile(t, "../../docs/alerts.md"))
-	for _, r := range rules {
-		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-			t.Errorf("%s has no summary or no description", r.Alert)
+// Every alert says what it is about, has a runbook, and tests of when it fires and when not.
+// There is no runbook of another alert.
+func TestAlertsAreComplete(t *testing.T) {
+	page, tests := string(readFile(t, "../../docs/alerts.md")), string(readFile(t, alertTests))
+	names := map[string]bool{}
+	for _, r := range alerts(t) {
+		names[r.Alert] = true
+		if r.Summary == "" || r.Description == "" || r.Severity == "" {
+			t.Errorf("%s: write its summary, its description and its severity into charts/envoy-harmony/templates/_alerts.tpl", r.Alert)
 		}
-		url, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "#")
-		if !strings.HasSuffix(url, "/docs/alerts.md") || anchor != strings.ToLower(r.Alert) || !strings.Contains(page, "\n### "+r.Alert+"\n") {
-			t.Errorf("%s: docs/alerts.md has no section for the runbook %s", r.Alert, r.Annotations["runbook_url"])
+		if !strings.Contains(page, "\n### "+r.Alert+"\n") {
+			t.Errorf("%s has no runbook: write a section ### %[1]s into docs/alerts.md", r.Alert)
+		}
+		fires, silent := 0, 0
+		for _, test := range regexp.MustCompile(`alertname: `+r.Alert+`\n *exp_alerts:( \[\])?\n`).FindAllStringSubmatch(tests, -1) {
+			if test[1] == "" {
+				fires++
+			} else {
+				silent++
+			}
+		}
+		if fires == 0 || silent == 0 {
+			t.Errorf("%s: e2e/charts/testdata/alerts.yaml has %d tests in which it fires and %d in which it does not: write one of each there",
+				r.Alert, fires, silent)
+		}
+	}
+	for _, section := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(page, -1) {
+		if !names[section[1]] {
+			t.Errorf("docs/alerts.md has a runbook of %s, which is no alert of charts/envoy-harmony/templates/_alerts.tpl", section[1])
 		}
 	}
 }
@@ -98,7 +112,7 @@ type panel struct {
 func dashboard(t *testing.T) (panels []panel) {
 	t.Helper()
 	var board struct{ Panels []panel }
-	if err := json.Unmarshal(readFile(t, chart+"dashboards/envoy-harmony.json"), &board); err != nil {
+	if err := json.Unmarshal(readFile(t, dashboardFile), &board); err != nil {
 		t.Fatal(err)
 	}
 	if len(board.Panels) < 20 {
@@ -107,19 +121,8 @@ func dashboard(t *testing.T) (panels []panel) {
 	return board.Panels
 }
 
-// The dashboard is what the ConfigMap has, its panels do not overlap, and each has a unit.
-func TestDashboard(t *testing.T) {
-	all := objects(t, render(t, engine+"monitoring: {dashboard: {enabled: true}}"))
-	m := find(t, all, "ConfigMap", "harmony-envoy-harmony-dashboard")
-	if at(m, "metadata.labels").(object)["grafana_dashboard"] != "1" {
-		t.Error("Grafana's sidecar does not find the dashboard by its label")
-	}
-
-	want := strings.TrimSpace(string(readFile(t, chart+"dashboards/envoy-harmony.json")))
-	if diff := cmp.Diff(want, strings.TrimSpace(m["data"].(object)["envoy-harmony.json"].(string))); diff != "" {
-		t.Errorf("the ConfigMap's dashboard is another one:\n%s", diff)
-	}
-
+// The panels do not overlap, and each has a unit.
+func TestPanels(t *testing.T) {
 	panels := dashboard(t)
 	for i, p := range panels {
 		if p.Type != "row" && (p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0) {
@@ -135,104 +138,120 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Each metric of the documentation is in a panel, except for two that say nothing over time.
+// documentedMetrics are the metrics of docs/operations.md.
+func documentedMetrics(t *testing.T) (names []string) {
+	t.Helper()
+	for _, row := range metricRow.FindAllStringSubmatch(string(readFile(t, "../../docs/operations.md")), -1) {
+		names = append(names, row[1])
+	}
+	if len(names) < 20 {
+		t.Fatalf("docs/operations.md has only %d metrics", len(names))
+	}
+	return names
+}
+
+// listed are the metrics of a paragraph of docs/alerts.md, which begins so.
+func listed(t *testing.T, beginning string) map[string]bool {
+	t.Helper()
+	_, text, found := strings.Cut(string(readFile(t, "../../docs/alerts.md")), "\n"+beginning)
+	if !found {
+		t.Fatalf("docs/alerts.md has no paragraph %q", beginning)
+	}
+	text, _, _ = strings.Cut(text, "\n\n")
+	names := map[string]bool{}
+	for _, m := range quotedName.FindAllStringSubmatch(text, -1) {
+		names[m[1]] = true
+	}
+	return names
+}
+
+var (
+	metricName = regexp.MustCompile(`\b(?:harmony|go|process)_[a-z0-9_]+`)
+	metricRow  = regexp.MustCompile("(?m)^\\| `(harmony_[a-z0-9_]+)` \\|")
+	quotedName = regexp.MustCompile("`(harmony_[a-z0-9_]+)`")
+	// sample is what Prometheus adds to the name of a histogram.
+	sample = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+// metricsOf are the metrics of a query.
+func metricsOf(expr string) (names []string) {
+	for _, name := range metricName.FindAllString(expr, -1) {
+		names = append(names, sample.ReplaceAllString(name, ""))
+	}
+	return names
+}
+
+// TestMetricsAreWatched requires that each metric of the documentation is in a panel and in an
+// alert, or in the documentation's lists of those that need none.
+func TestMetricsAreWatched(t *testing.T) {
+	inPanels, inAlerts := map[string]bool{}, map[string]bool{}
+	for where, expr := range queryTexts(t) {
+		in := inPanels
+		if strings.HasPrefix(where, "alert ") {
+			in = inAlerts
+		}
+		for _, name := range metricsOf(expr) {
+			in[name] = true
+		}
+	}
+
+	unshown, unalerted := listed(t, "No panel shows"), listed(t, "These metrics need no alert")
+	for _, name := range documentedMetrics(t) {
+		switch {
+		case inPanels[name] && unshown[name]:
+			t.Errorf("%s is in a panel: take it out of the list \"No panel shows\" in docs/alerts.md", name)
+		case !inPanels[name] && !unshown[name]:
+			t.Errorf("%s is in no panel: add one to charts/envoy-harmony/dashboards/envoy-harmony.json, or the metric "+
+				"to the list \"No panel shows\" in docs/alerts.md", name)
+		}
+		switch {
+		case inAlerts[name] && unalerted[name]:
+			t.Errorf("%s is in an alert: take it out of the list \"These metrics need no alert\" in docs/alerts.md", name)
+		case !inAlerts[name] && !unalerted[name]:
+			t.Errorf("%s is in no alert: add one to charts/envoy-harmony/templates/_alerts.tpl, or the metric to the list "+
+				"\"These metrics need no alert\" in docs/alerts.md", name)
+		}
+	}
+}
+
 // The configuration's hash is shown as the whole number that "envoy-harmony check" prints.
-func TestEveryMetricHasAPanel(t *testing.T) {
-	var shown strings.Builder
+func TestHashIsShownWhole(t *testing.T) {
 	for _, p := range dashboard(t) {
 		for _, target := range p.Targets {
-			shown.WriteString(target.Expr + "\n")
 			if strings.Contains(target.Expr, "by (pod) (harmony_config_hash") && p.FieldConfig.Defaults.Unit != "none" {
 				t.Errorf("%s: Grafana shortens the hash with the unit %s", p.Title, p.FieldConfig.Defaults.Unit)
 			}
 		}
 	}
-
-	without := []string{"harmony_build_info", "harmony_config_last_reload_success_timestamp_seconds"}
-	for _, row := range metricRow.FindAllStringSubmatch(string(readFile(t, "../../docs/operations.md")), -1) {
-		if found := regexp.MustCompile(`\b` + row[1] + `(_bucket|_sum|_count)?\b`).MatchString(shown.String()); found == slices.Contains(without, row[1]) {
-			t.Errorf("%s: in a panel: %v", row[1], found)
-		}
-	}
 }
 
-var metricName = regexp.MustCompile(`\b(?:harmony|go|process)_[a-z0-9_]+`)
-
-// TestMetricNames requires that the documentation has each metric of a query. It is
-// compared with the metrics that the program registers.
+// TestMetricNames requires that the documentation has each metric of a query.
 func TestMetricNames(t *testing.T) {
-	page := string(readFile(t, "../../docs/operations.md"))
-	for where, expr := range queries(t) {
-		names := metricName.FindAllString(expr, -1)
+	documented := documentedMetrics(t)
+	for where, expr := range queryTexts(t) {
+		names := metricsOf(expr)
 		if len(names) == 0 {
 			t.Errorf("%s has no metric: %s", where, expr)
 		}
 		for _, name := range names {
-			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
-			if strings.HasPrefix(name, "harmony_") && !strings.Contains(page, "| `"+base+"` |") {
-				t.Errorf("%s: docs/operations.md does not have the metric %s", where, base)
+			if strings.HasPrefix(name, "harmony_") && !slices.Contains(documented, name) {
+				t.Errorf("%s: docs/operations.md does not have the metric %s", where, name)
 			}
 		}
 	}
 }
 
-var (
-	metricRow  = regexp.MustCompile("(?m)^\\| `(harmony_[a-z0-9_]+)` \\|")
-	quotedName = regexp.MustCompile("`(harmony_[a-z0-9_]+)`")
-)
-
-// TestEveryFaultHasAnAlert requires that each metric of the documentation is in an alert, or in the
-// documentation's list of those that need none.
-func TestEveryFaultHasAnAlert(t *testing.T) {
-	page := string(readFile(t, "../../docs/operations.md"))
-	_, text, found := strings.Cut(string(readFile(t, "../../docs/alerts.md")), "\nThese metrics need no alert")
-	text, _, _ = strings.Cut(text, "\n\n")
-
-	without := map[string]bool{}
-	for _, m := range quotedName.FindAllStringSubmatch(text, -1) {
-		without[m[1]] = true
-	}
-
-	var used strings.Builder
-	rules, _ := alerts(t)
-	for _, r := range rules {
-		used.WriteString(r.Expr + "\n")
-	}
-
-	rows := metricRow.FindAllStringSubmatch(page, -1)
-	if !found || len(rows) < 20 {
-		t.Fatalf("docs/operations.md has %d metrics, and docs/alerts.md the list of those without an alert: %v", len(rows), found)
-	}
-
-	for _, row := range rows {
-		alerted := regexp.MustCompile(`\b` + row[1] + `(_bucket|_sum|_count)?\b`).MatchString(used.String())
-		if alerted == without[row[1]] {
-			t.Errorf("%s: in an alert: %v; docs/alerts.md must list it as one that needs none: %v", row[1], alerted, !alerted)
-		}
-	}
-}
-
-// queries are the expressions of alerts and panels, by their names.
-func queries(t *testing.T) map[string]string {
+// queryTexts are the expressions of alerts and panels as they are written, by their names.
+func queryTexts(t *testing.T) map[string]string {
 	t.Helper()
-	rules, _ := alerts(t)
 	all := map[string]string{}
-	for _, r := range rules {
+	for _, r := range alerts(t) {
 		all["alert "+r.Alert] = r.Expr
 	}
-	variables := strings.NewReplacer("$namespace", ".*", "$pod", ".*", "$__rate_interval", "10s")
 	for _, p := range dashboard(t) {
 		for i, target := range p.Targets {
-			all[strings.Join([]string{"panel", p.Title, string(rune('A' + i))}, " ")] = variables.Replace(target.Expr)
+			all[strings.Join([]string{"panel", p.Title, string(rune('A' + i))}, " ")] = target.Expr
 		}
 	}
 	return all
-}
-
-// mayBeEmpty reports whether a query has no result in a run in which nothing of what it
-// measures happened.
-func mayBeEmpty(where, expr string) bool {
-	return strings.HasPrefix(where, "alert ") || slices.ContainsFunc([]string{
-		"harmony_store_errors_total", "harmony_config_reloads_total", "harmony_tls_", "harmony_budget_counts_dropped_total", "harmony_websocket_closed_total",
-	}, func(name string) bool { return strings.Contains(expr, name) })
 }

@@ -89,7 +89,7 @@ type instance struct {
 	from   string          // describes the request
 }
 
-// randomReplies sends count requests with forced forms, eight at a time. Replies
+// randomReplies sends count requests with forced forms, as many at a time as an engine takes. Replies
 // that did not end at their limit must be complete and valid.
 func randomReplies(t *testing.T, d *stack.Dataplane, models []string, count int) {
 	t.Helper()
@@ -101,7 +101,7 @@ func randomReplies(t *testing.T, d *stack.Dataplane, models []string, count int)
 	var group sync.WaitGroup
 	numbers := make(chan int)
 
-	for range 8 {
+	for range 16 {
 		group.Go(func() {
 			for n := range numbers {
 				found, how := randomReply(t, d, n, cases[n%len(cases)], n%len(cases) >= len(randomChats), models[n/len(cases)%len(models)])

@@ -30,8 +30,6 @@ func TestChat(t *testing.T) {
 	}{
 		{"answer", "THINK Let me see.\nSAY Grüße, 世界 👋🏽!", nil, []stack.ChoiceResult{{Reasoning: "Let me see.", Content: "Grüße, 世界 👋🏽!", Finish: "stop"}}},
 		{"no reasoning", "NOTHINK\nSAY yes", nil, []stack.ChoiceResult{{Content: "yes", Finish: "stop"}}},
-		{"empty answer", "@@<channel>final<message><return>@@", nil, []stack.ChoiceResult{{Finish: "stop"}}},
-		{"markers are text", "NOTHINK\nSAY a<|end|>b", nil, []stack.ChoiceResult{{Content: "a<|end|>b", Finish: "stop"}}},
 		{
 			"choices", "THINK Hm.\nSAY yes", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(2) },
 			[]stack.ChoiceResult{{Reasoning: "Hm.", Content: "yes", Finish: "stop"}, {Reasoning: "Hm.", Content: "yes", Finish: "stop"}},
@@ -49,11 +47,6 @@ func TestChat(t *testing.T) {
 		{
 			"call", "THINK A tool.\nCOMMENTARY I look it up.\nCALL get_weather {\"city\":\"Zürich\"}", withTool,
 			[]stack.ChoiceResult{{Reasoning: "A tool.", Content: "I look it up.", Calls: []stack.Call{{Name: "get_weather", Arguments: `{"city":"Zürich"}`}}, Finish: "tool_calls"}},
-		},
-		{"no channel", "@@<message>plain text<return>@@", nil, []stack.ChoiceResult{{Content: "plain text", Finish: "stop"}}},
-		{
-			"no call token", "@@<channel>commentary to=functions.get_weather<message>{\"city\":\"Bern\"}@@", withTool,
-			[]stack.ChoiceResult{{Calls: []stack.Call{{Name: "get_weather", Arguments: `{"city":"Bern"}`}}, Finish: "tool_calls"}},
 		},
 	} {
 		for _, model := range stack.HarmonyModels {

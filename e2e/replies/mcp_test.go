@@ -56,224 +56,110 @@ func TestMCP(t *testing.T) {
 		c.Tools.Servers = append(c.Tools.Servers, stack.Process(t, "local"))
 	}})
 
-	for _, model := range stack.HarmonyModels {
-		t.Run(model, func(t *testing.T) {
-			stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
-				ask := func(t *testing.T, status, text string, more ...any) gjson.Result {
-					t.Helper()
-					body := map[string]any{"model": model, "input": text, "tools": stack.JSONArray(stack.DocsTool)}
-					for i := 0; i < len(more); i += 2 {
-						body[more[i].(string)] = more[i+1]
-					}
-					return c.Create(t, status, body)
-				}
+	stack.InBothWays(t, d, func(t *testing.T, c *stack.ResponsesClient) {
+		ask := func(t *testing.T, status, text string, more ...any) gjson.Result {
+			t.Helper()
+			body := map[string]any{"input": text, "tools": stack.JSONArray(stack.DocsTool)}
+			for i := 0; i < len(more); i += 2 {
+				body[more[i].(string)] = more[i+1]
+			}
+			return c.Create(t, status, body)
+		}
 
-				t.Run("call", func(t *testing.T) {
-					r := ask(t, "completed", "THINK Hm.\nCALL docs.search {\"q\":\"one\"}", "include", stack.JSONArray(`"usage.per_turn"`))
-					wantKinds(t, r, "mcp_list_tools reasoning mcp_call reasoning message")
-					call := stack.ItemsOfType(r, "mcp_call")[0]
-					if call.Get("output").Str != "found one" || call.Get("arguments").Str != `{"q":"one"}` || call.Get("name").Str != "search" || call.Get("server_label").Str != "docs" {
-						t.Errorf("call %s", call)
-					}
+		t.Run("call", func(t *testing.T) {
+			r := ask(t, "completed", "THINK Hm.\nCALL docs.search {\"q\":\"one\"}", "include", stack.JSONArray(`"usage.per_turn"`))
+			wantKinds(t, r, "mcp_list_tools reasoning mcp_call reasoning message")
+			call := stack.ItemsOfType(r, "mcp_call")[0]
+			if call.Get("output").Str != "found one" || call.Get("arguments").Str != `{"q":"one"}` || call.Get("name").Str != "search" || call.Get("server_label").Str != "docs" {
+				t.Errorf("call %s", call)
+			}
 
-					if stack.LastText(r) != "RESULT: found one" {
-						t.Errorf("answer %q", stack.LastText(r))
-					}
-					if names := r.Get("output.0.tools.#.name").Raw; names != `["delete-all","die","hang","meet","search"]` {
-						t.Errorf("tools %s", names)
-					}
+			if stack.LastText(r) != "RESULT: found one" {
+				t.Errorf("answer %q", stack.LastText(r))
+			}
+			if names := r.Get("output.0.tools.#.name").Raw; names != `["delete-all","die","hang","meet","search"]` {
+				t.Errorf("tools %s", names)
+			}
 
-					requests := d.EngineRequests(t, c.ID)
-					if len(requests) != 2 {
-						t.Fatalf("%d model calls", len(requests))
-					}
-					stack.WantPrompt(t, requests[0].Prompt, "## docs", "namespace docs {", "type search = (_: {")
-					const written = `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=docs.search <|constrain|>json<|message|>{"q":"one"}<|call|>`
-					if !strings.HasPrefix(requests[1].Prompt, requests[0].Prompt+written) {
-						t.Errorf("the next prompt does not begin with what the model has seen and written:\n%s", requests[1].Prompt)
-					}
-					stack.WantPrompt(t, requests[1].Prompt, requests[0].Prompt, "<|start|>docs.search to=assistant<|channel|>commentary<|message|>found one<|end|><|start|>assistant")
-					if turns := r.Get("usage.output_tokens_details.output_tokens_per_turn").Array(); len(turns) != 2 || turns[0].Int()+turns[1].Int() != r.Get("usage.output_tokens").Int() {
-						t.Errorf("usage %s", r.Get("usage"))
-					}
-				})
-
-				t.Run("ten calls", func(t *testing.T) {
-					var script strings.Builder
-					for i := range 10 {
-						fmt.Fprintf(&script, "CALL docs.search {\"q\":\"n%d\"}\n", i)
-					}
-					r := ask(t, "completed", "NOTHINK\n"+script.String())
-
-					wantKinds(t, r, "mcp_list_tools"+strings.Repeat(" mcp_call", 10)+" message")
-					for i, call := range stack.ItemsOfType(r, "mcp_call") {
-						if call.Get("output").Str != fmt.Sprint("found n", i) {
-							t.Errorf("call %d: %s", i, call)
-						}
-					}
-
-					if n := len(c.Prompts(t)); n != 11 {
-						t.Errorf("%d model calls", n)
-					}
-				})
-
-				t.Run("process", func(t *testing.T) {
-					r := ask(t, "completed", "NOTHINK\nCALL local.reverse {\"text\":\"abc\"}", "tools", stack.JSONArray(stack.DocsTool, `{"type":"mcp","server_label":"local"}`))
-					wantKinds(t, r, "mcp_list_tools mcp_list_tools mcp_call message")
-					if stack.LastText(r) != "RESULT: cba" {
-						t.Errorf("answer %q", stack.LastText(r))
-					}
-
-					r = ask(t, "completed", "NOTHINK\nCALL local.exit {}\nCALL local.reverse {\"text\":\"abc\"}", "tools", stack.JSONArray(`{"type":"mcp","server_label":"local"}`))
-					wantKinds(t, r, "mcp_list_tools mcp_call:failed mcp_call message")
-					if stack.LastText(r) != "RESULT: cba" {
-						t.Errorf("after the process has died: %s", r.Get("output"))
-					}
-				})
-
-				t.Run("failures", func(t *testing.T) {
-					r := ask(t, "completed", "NOTHINK\nCALL docs.delete-all {}\nCALL docs.search {\"q\":\"x\"}")
-					wantKinds(t, r, "mcp_list_tools mcp_call:failed mcp_call message")
-					if e := r.Get("output.1.error.content.0.text").Str; e != "It is forbidden." {
-						t.Errorf("error %s", r.Get("output.1"))
-					}
-					stack.WantPrompt(t, c.Prompts(t)[1], "docs.delete-all to=assistant", "It is forbidden.<|end|>")
-
-					r = ask(t, "completed", "NOTHINK\nCALL docs.die {}")
-					wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
-					if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "disconnected before it answered") {
-						t.Errorf("error %s", r.Get("output.1"))
-					}
-					r = ask(t, "completed", "NOTHINK\nCALL docs.search 17")
-					wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
-				})
-
-				t.Run("unknown tools", func(t *testing.T) {
-					for _, to := range []string{"nothing", "docs.nothing", "other.nothing"} {
-						r := ask(t, "completed", "NOTHINK\nCALL "+to+" {\"q\":\"x\"}\nCALL docs.search {\"q\":\"y\"}")
-						if stack.LastText(r) != "RESULT: found y" || strings.Contains(r.Get("output").Raw, "<|") {
-							t.Errorf("%s: %s", to, r.Get("output"))
-						}
-
-						if prompts := c.Prompts(t); len(prompts) != 3 || !strings.Contains(prompts[1], to) {
-							t.Errorf("%s: %d model calls: %s", to, len(prompts), prompts[len(prompts)-1])
-						}
-					}
-				})
-
-				t.Run("limits", func(t *testing.T) {
-					two := "NOTHINK\nCALL docs.search {\"q\":\"a\"}\nCALL docs.search {\"q\":\"b\"}"
-					r := ask(t, "completed", two, "max_tool_calls", 1)
-					wantKinds(t, r, "mcp_list_tools mcp_call mcp_call:failed message")
-
-					r = ask(t, "incomplete", two, "max_output_tokens", 40)
-					if r.Get("incomplete_details.reason").Str != "max_output_tokens" || r.Get("usage.output_tokens").Int() != 40 || len(c.Prompts(t)) < 2 {
-						t.Errorf("%d model calls: %s", len(c.Prompts(t)), r)
-					}
-				})
-
-				t.Run("cut", func(t *testing.T) {
-					cut := `@@ to=docs.search<channel>commentary json<message>{"q":"a"}<end><start>assistant to=docs.search<channel>commentary json<message>{"q":"<rand 100>"}<call>@@`
-					before := server.Count("tools/call search")
-					r := ask(t, "incomplete", cut, "max_output_tokens", 40)
-					wantKinds(t, r, "mcp_list_tools mcp_call mcp_call:incomplete")
-					if server.Count("tools/call search") != before+1 || len(c.Prompts(t)) != 1 {
-						t.Error("the complete call is not made, or the model is called again")
-					}
-
-					if !c.Stream {
-						return
-					}
-					r = ask(t, "failed", cut+"\nSIM fault=cut@40")
-					wantKinds(t, r, "mcp_list_tools mcp_call:incomplete mcp_call:incomplete")
-					r = ask(t, "failed", "NOTHINK\nCALL docs.search {\"q\":\"a\"}\nWORDS 80\nSIM fault=cut@40")
-					wantKinds(t, r, "mcp_list_tools mcp_call message:incomplete")
-				})
-
-				t.Run("choices", func(t *testing.T) {
-					r := ask(t, "completed", "NOTHINK\nSAY hi", "tool_choice", "none")
-					wantKinds(t, r, "message")
-					if strings.Contains(c.Prompts(t)[0], "namespace docs") {
-						t.Error("the prompt has tools that may not be called")
-					}
-
-					r = ask(t, "completed", "NOTHINK\nCALL docs.search {\"q\":\"r\"}", "tool_choice", "required")
-					wantKinds(t, r, "mcp_list_tools mcp_call message")
-					r = ask(t, "completed", "NOTHINK\nSAY hi", "tool_choice", json.RawMessage(`{"type":"mcp","server_label":"docs","name":"search"}`))
-					if calls := stack.ItemsOfType(r, "mcp_call"); len(calls) != 1 || calls[0].Get("name").Str != "search" {
-						t.Errorf("the choice is not kept: %s", r.Get("output"))
-					}
-
-					ask(t, "completed", "NOTHINK\nSAY hi", "tools", stack.JSONArray(`{"type":"mcp","server_label":"docs","allowed_tools":["search"]}`))
-					if prompt := c.Prompts(t)[0]; !strings.Contains(prompt, "type search") || strings.Contains(prompt, "type delete-all") {
-						t.Errorf("the prompt does not have exactly the allowed tool:\n%s", prompt)
-					}
-					r = ask(t, "completed", "NOTHINK\nCALL docs.delete-all {}", "tools", stack.JSONArray(`{"type":"mcp","server_label":"docs","allowed_tools":{"read_only":true}}`))
-					if strings.Contains(c.Prompts(t)[0], "type delete-all") || strings.Contains(r.Get("output").Raw, "forbidden") {
-						t.Errorf("a tool that is not allowed was called: %s", r.Get("output"))
-					}
-				})
-
-				t.Run("continued", func(t *testing.T) {
-					first := ask(t, "completed", "NOTHINK\nCALL docs.search {\"q\":\"one\"}")
-					listed := server.Count("tools/list")
-
-					next := ask(t, "completed", "NOTHINK\nCALL docs.search {\"q\":\"two\"}", "previous_response_id", first.Get("id").Str)
-					wantKinds(t, next, "mcp_call message")
-					stack.WantPrompt(t, c.Prompts(t)[0], "namespace docs", "found one<|end|>", "RESULT: found one<|end|>")
-					if server.Count("tools/list") != listed {
-						t.Error("the tools are listed again")
-					}
-
-					stateless := append([]string{`{"role":"user","content":"hi"}`}, outputOfResponse(first)...)
-					r := ask(t, "completed", "", "input", stack.JSONArray(append(stateless, `{"role":"user","content":"NOTHINK\nSAY more"}`)...), "store", false)
-					wantKinds(t, r, "message")
-					if server.Count("tools/list") != listed {
-						t.Error("the tools are listed again though the history has them")
-					}
-				})
-
-				t.Run("parallel", func(t *testing.T) {
-					script := `@@ to=docs.meet<channel>commentary json<message>{"q":"a"}<end><start>assistant to=docs.meet<channel>commentary json<message>{"q":"b"}<call>@@<channel>final<message>done<return>@@`
-					go func() { // the calls continue when both are running
-						<-server.Started
-						<-server.Started
-						server.Release <- struct{}{}
-						server.Release <- struct{}{}
-					}()
-
-					r := ask(t, "completed", script)
-					wantKinds(t, r, "mcp_list_tools mcp_call mcp_call message")
-					// The next prompt has the calls as the model wrote them, and the results after both.
-					stack.WantPrompt(t, c.Prompts(t)[1], `{"q":"a"}<|end|>`, `{"q":"b"}<|call|>`, "met a<|end|>", "met b<|end|>")
-				})
-
-				t.Run("with functions of the client", func(t *testing.T) {
-					tools := stack.JSONArray(stack.DocsTool, `{"type":"function","name":"local","parameters":{"type":"object","properties":{}}}`)
-					for _, script := range []string{
-						`@@ to=docs.search<channel>commentary json<message>{"q":"a"}<end><start>assistant to=functions.local<channel>commentary json<message>{}<call>@@`,
-						`@@ to=functions.local<channel>commentary json<message>{}<end><start>assistant to=docs.search<channel>commentary json<message>{"q":"a"}<call>@@`,
-					} {
-						r := ask(t, "completed", script, "tools", tools)
-						if len(r.Get("output").Array()) != 3 || len(c.Prompts(t)) != 1 {
-							t.Fatalf("%d model calls: %s", len(c.Prompts(t)), r.Get("output"))
-						}
-
-						output := fmt.Sprintf(`{"type":"function_call_output","call_id":%q,"output":"from the client"}`, stack.ItemsOfType(r, "function_call")[0].Get("call_id").Str)
-						last := ask(t, "completed", "", "tools", tools, "previous_response_id", r.Get("id").Str, "input", stack.JSONArray(output, `{"role":"user","content":"@@<channel>final<message>good<return>@@"}`))
-						wantKinds(t, last, "message")
-
-						prompt := c.Prompts(t)[0]
-						for _, part := range []string{"found a<|end|>", "from the client<|end|>"} {
-							if strings.Count(prompt, part) != 1 {
-								t.Errorf("%q is not in the prompt once:\n%s", part, prompt)
-							}
-						}
-					}
-				})
-			})
+			requests := d.EngineRequests(t, c.ID)
+			if len(requests) != 2 {
+				t.Fatalf("%d model calls", len(requests))
+			}
+			stack.WantPrompt(t, requests[0].Prompt, "## docs", "namespace docs {", "type search = (_: {")
+			const written = `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=docs.search <|constrain|>json<|message|>{"q":"one"}<|call|>`
+			if !strings.HasPrefix(requests[1].Prompt, requests[0].Prompt+written) {
+				t.Errorf("the next prompt does not begin with what the model has seen and written:\n%s", requests[1].Prompt)
+			}
+			stack.WantPrompt(t, requests[1].Prompt, requests[0].Prompt, "<|start|>docs.search to=assistant<|channel|>commentary<|message|>found one<|end|><|start|>assistant")
+			if turns := r.Get("usage.output_tokens_details.output_tokens_per_turn").Array(); len(turns) != 2 || turns[0].Int()+turns[1].Int() != r.Get("usage.output_tokens").Int() {
+				t.Errorf("usage %s", r.Get("usage"))
+			}
 		})
-	}
+
+		t.Run("process", func(t *testing.T) {
+			r := ask(t, "completed", "NOTHINK\nCALL local.reverse {\"text\":\"abc\"}", "tools", stack.JSONArray(stack.DocsTool, `{"type":"mcp","server_label":"local"}`))
+			wantKinds(t, r, "mcp_list_tools mcp_list_tools mcp_call message")
+			if stack.LastText(r) != "RESULT: cba" {
+				t.Errorf("answer %q", stack.LastText(r))
+			}
+
+			r = ask(t, "completed", "NOTHINK\nCALL local.exit {}\nCALL local.reverse {\"text\":\"abc\"}", "tools", stack.JSONArray(`{"type":"mcp","server_label":"local"}`))
+			wantKinds(t, r, "mcp_list_tools mcp_call:failed mcp_call message")
+			if stack.LastText(r) != "RESULT: cba" {
+				t.Errorf("after the process has died: %s", r.Get("output"))
+			}
+		})
+
+		t.Run("failures", func(t *testing.T) {
+			r := ask(t, "completed", "NOTHINK\nCALL docs.delete-all {}\nCALL docs.search {\"q\":\"x\"}")
+			wantKinds(t, r, "mcp_list_tools mcp_call:failed mcp_call message")
+			if e := r.Get("output.1.error.content.0.text").Str; e != "It is forbidden." {
+				t.Errorf("error %s", r.Get("output.1"))
+			}
+			stack.WantPrompt(t, c.Prompts(t)[1], "docs.delete-all to=assistant", "It is forbidden.<|end|>")
+
+			r = ask(t, "completed", "NOTHINK\nCALL docs.die {}")
+			wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
+			if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "disconnected before it answered") {
+				t.Errorf("error %s", r.Get("output.1"))
+			}
+			r = ask(t, "completed", "NOTHINK\nCALL docs.search 17")
+			wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
+		})
+
+		t.Run("cut", func(t *testing.T) {
+			cut := `@@ to=docs.search<channel>commentary json<message>{"q":"a"}<end><start>assistant to=docs.search<channel>commentary json<message>{"q":"<rand 100>"}<call>@@`
+			before := server.Count("tools/call search")
+			r := ask(t, "incomplete", cut, "max_output_tokens", 40)
+			wantKinds(t, r, "mcp_list_tools mcp_call mcp_call:incomplete")
+			if server.Count("tools/call search") != before+1 || len(c.Prompts(t)) != 1 {
+				t.Error("the complete call is not made, or the model is called again")
+			}
+
+			if !c.Stream {
+				return
+			}
+			r = ask(t, "failed", cut+"\nSIM fault=cut@40")
+			wantKinds(t, r, "mcp_list_tools mcp_call:incomplete mcp_call:incomplete")
+			r = ask(t, "failed", "NOTHINK\nCALL docs.search {\"q\":\"a\"}\nWORDS 80\nSIM fault=cut@40")
+			wantKinds(t, r, "mcp_list_tools mcp_call message:incomplete")
+		})
+
+		t.Run("parallel", func(t *testing.T) {
+			script := `@@ to=docs.meet<channel>commentary json<message>{"q":"a"}<end><start>assistant to=docs.meet<channel>commentary json<message>{"q":"b"}<call>@@<channel>final<message>done<return>@@`
+			go func() { // the calls continue when both are running
+				<-server.Started
+				<-server.Started
+				server.Release <- struct{}{}
+				server.Release <- struct{}{}
+			}()
+
+			r := ask(t, "completed", script)
+			wantKinds(t, r, "mcp_list_tools mcp_call mcp_call message")
+			// The next prompt has the calls as the model wrote them, and the results after both.
+			stack.WantPrompt(t, c.Prompts(t)[1], `{"q":"a"}<|end|>`, `{"q":"b"}<|call|>`, "met a<|end|>", "met b<|end|>")
+		})
+	})
 }
 
 // outputOfResponse returns the output of a response as input items.

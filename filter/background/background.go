@@ -49,7 +49,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/budget"
-	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -70,7 +69,7 @@ type Options struct {
 	Owner string
 	Env   *run.Env
 	// Client makes the model calls; nil: no background responses are made.
-	Client *loopback.Client
+	Client run.Dialer
 	// Max is how many responses are made at one time; 0: none are made.
 	Max int
 	// TenantHeader is the request header that names the tenant; "": none does.

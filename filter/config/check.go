@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -144,15 +145,15 @@ func (m Model) check(path string) (errs faults) {
 	}
 
 	_, prices := m.Prices.parse(path + ".prices")
-	r := &m.Reasoning
-	return slices.Concat(errs, prices,
-		atLeast(path+".reasoning.budget", r.Budget, 0),
-		atLeast(path+".reasoning.budget_low", r.BudgetLow, 0),
-		atLeast(path+".reasoning.budget_medium", r.BudgetMedium, 0),
-		atLeast(path+".reasoning.budget_high", r.BudgetHigh, 0),
-		atLeast(path+".reasoning.reserve_final_tokens", r.ReserveFinalTokens, 0),
-		atLeast(path+".reasoning.max_repeats", r.MaxRepeats, 0),
-	)
+	errs = append(errs, prices...)
+
+	values := reflect.ValueOf(m)
+	for _, k := range modelKeys {
+		if number := values.FieldByIndex(k.index); number.CanInt() && k.path != "context_length" { // which is above
+			errs = append(errs, atLeast(path+"."+k.path, number.Int(), 0)...)
+		}
+	}
+	return errs
 }
 
 // engineName fits a header value and an Envoy cluster's name alike.

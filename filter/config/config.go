@@ -17,10 +17,10 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -178,6 +178,10 @@ type WebSocket struct {
 }
 
 // Model holds the settings of one model, or of several that match alike.
+//
+// A key is a field here. The value of model_defaults for it, and that a number below 0 is
+// refused, follow from the type; [Config.TurnModel] hands it to turns, and check knows its
+// words. modelkeys_test.go has a fault for each place that a new key lacks.
 type Model struct {
 	// Match selects models as an entry of HarmonyModels does.
 	Match string `json:"match"`
@@ -611,27 +615,16 @@ func (c *Config) Model(name string) (Model, bool) {
 }
 
 // over fills m's empty fields from d.
+//
+// An empty text and 0 are not written, of any key: a model cannot switch off what the defaults
+// switch on.
 func (m Model) over(d Model) Model {
-	m.Engine = cmp.Or(m.Engine, d.Engine)
-	m.UpstreamModel = cmp.Or(m.UpstreamModel, d.UpstreamModel)
-	m.Identity = cmp.Or(m.Identity, d.Identity)
-	m.KnowledgeCutoff = cmp.Or(m.KnowledgeCutoff, d.KnowledgeCutoff)
-	m.Effort = cmp.Or(m.Effort, d.Effort)
-	m.EffortUpdates = cmp.Or(m.EffortUpdates, d.EffortUpdates)
-	m.ToolArguments = cmp.Or(m.ToolArguments, d.ToolArguments)
-	m.History = cmp.Or(m.History, d.History)
-	m.Prices.Input = cmp.Or(m.Prices.Input, d.Prices.Input)
-	m.Prices.CachedInput = cmp.Or(m.Prices.CachedInput, d.Prices.CachedInput)
-	m.Prices.Output = cmp.Or(m.Prices.Output, d.Prices.Output)
-
-	// 0 is not written, for all of these: a model cannot switch off what the defaults switch on.
-	m.ContextLength = cmp.Or(m.ContextLength, d.ContextLength)
-	m.Reasoning.Budget = cmp.Or(m.Reasoning.Budget, d.Reasoning.Budget)
-	m.Reasoning.BudgetLow = cmp.Or(m.Reasoning.BudgetLow, d.Reasoning.BudgetLow)
-	m.Reasoning.BudgetMedium = cmp.Or(m.Reasoning.BudgetMedium, d.Reasoning.BudgetMedium)
-	m.Reasoning.BudgetHigh = cmp.Or(m.Reasoning.BudgetHigh, d.Reasoning.BudgetHigh)
-	m.Reasoning.ReserveFinalTokens = cmp.Or(m.Reasoning.ReserveFinalTokens, d.Reasoning.ReserveFinalTokens)
-	m.Reasoning.MaxRepeats = cmp.Or(m.Reasoning.MaxRepeats, d.Reasoning.MaxRepeats)
+	to, from := reflect.ValueOf(&m).Elem(), reflect.ValueOf(&d).Elem()
+	for _, k := range modelKeys {
+		if field := to.FieldByIndex(k.index); field.IsZero() {
+			field.Set(from.FieldByIndex(k.index))
+		}
+	}
 	return m
 }
 

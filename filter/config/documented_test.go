@@ -52,7 +52,7 @@ func wrongDefaults(documented map[string]string) (faults []string) {
 		stated := wholeCode.FindStringSubmatch(cell)
 		switch {
 		case !ok:
-			faults = append(faults, "there is no row of `"+k.path+"`")
+			faults = append(faults, fmt.Sprintf("there is no row of `%s`: add | `%[1]s` | `%s` | what it does |", k.path, want))
 		case stated != nil && stated[1] != want:
 			faults = append(faults, fmt.Sprintf("the default of `%s` is %s, not %s", k.path, want, stated[1]))
 		case stated == nil && !value.IsZero() && want != "[]":
@@ -92,7 +92,7 @@ func TestWrongDefaultsAreFound(t *testing.T) {
 		}
 	}
 	delete(documented, "limits.header_hold")
-	if faults := wrongDefaults(documented); len(faults) != 1 || faults[0] != "there is no row of `limits.header_hold`" {
+	if faults := wrongDefaults(documented); len(faults) != 1 || !strings.HasPrefix(faults[0], "there is no row of `limits.header_hold`: add | `limits.header_hold` | `2s` |") {
 		t.Errorf("%q", faults)
 	}
 }

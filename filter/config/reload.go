@@ -154,6 +154,9 @@ type configKey struct {
 // configKeys are the keys of a configuration.
 func configKeys() []configKey { return keysOf(reflect.TypeFor[Config](), "", nil) }
 
+// modelKeys are the keys of an entry of models, and of model_defaults.
+var modelKeys = keysOf(reflect.TypeFor[Model](), "", nil)
+
 // keysOf lists the keys of t that hold a value: structs are descended into, lists
 // are values.
 func keysOf(t reflect.Type, path string, index []int) (keys []configKey) {

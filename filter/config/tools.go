@@ -118,12 +118,20 @@ func defaultTools() Tools {
 	}
 }
 
+// builtinKeys returns the values of the keys of built-in tools, which have the tools' names.
+func (t *Tools) builtinKeys() map[tools.Builtin]string {
+	return map[tools.Builtin]string{
+		tools.WebSearch:       t.WebSearch,
+		tools.CodeInterpreter: t.CodeInterpreter,
+		tools.Container:       t.Container,
+		tools.FileSearch:      t.FileSearch,
+		tools.ImageGeneration: t.ImageGeneration,
+	}
+}
+
 // Builtins returns the labels of the servers of the configured built-in tools.
 func (t *Tools) Builtins() map[tools.Builtin]string {
-	servers := map[tools.Builtin]string{
-		tools.WebSearch: t.WebSearch, tools.CodeInterpreter: t.CodeInterpreter, tools.Container: t.Container,
-		tools.FileSearch: t.FileSearch, tools.ImageGeneration: t.ImageGeneration,
-	}
+	servers := t.builtinKeys()
 	maps.DeleteFunc(servers, func(_ tools.Builtin, label string) bool { return label == "" })
 	return servers
 }
@@ -267,15 +275,10 @@ func (t *Tools) check() (errs faults) {
 		errs = append(errs, s.check(path)...)
 	}
 
-	for _, builtIn := range []struct{ key, label string }{
-		{"web_search", t.WebSearch},
-		{"code_interpreter", t.CodeInterpreter},
-		{"container", t.Container},
-		{"file_search", t.FileSearch},
-		{"image_generation", t.ImageGeneration},
-	} {
-		if builtIn.label != "" && !labels[builtIn.label] {
-			errs.add("tools.%s: there is no server %q in tools.servers", builtIn.key, builtIn.label)
+	keys := t.builtinKeys()
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		if label := keys[name]; label != "" && !labels[label] {
+			errs.add("tools.%s: there is no server %q in tools.servers", name, label)
 		}
 	}
 

@@ -141,7 +141,7 @@ func replies(t testing.TB, kind string) map[string]reply {
 	}
 	files, err := filepath.Glob(filepath.Join("testdata", kind, "*"+extension))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no replies of %s: %v", kind, err)
+		t.Fatalf("no replies of %s: go test ./cmd/engine-sim/internal/enginesim -run TestWire -update writes them (%v)", kind, err)
 	}
 	found := map[string]reply{}
 	for _, f := range files {
@@ -179,7 +179,7 @@ func TestDecode(t *testing.T) {
 				}
 				want, err := os.ReadFile(golden)
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("%v; after a check, write it with -update", err)
 				}
 				if diff := cmp.Diff(string(want), got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -401,8 +401,11 @@ func TestErrorAfterTheEnd(t *testing.T) {
 		"vllm-generate": `{"choices":[{"token_ids":[%d],"finish_reason":"stop","index":%d}]}`,
 		"llamacpp":      `{"content":"","tokens":[%d],"stop":false,"tokens_predicted":1,"index":%d}`,
 	}
-	for kind, end := range ends {
-		choices := 2
+	for _, kind := range Kinds() {
+		if IsGRPC(kind) {
+			continue
+		}
+		choices, end := 2, ofKind(t, ends, kind)
 		if kind == "llamacpp" {
 			choices = 1
 		}
@@ -471,21 +474,20 @@ func frame(m []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
 }
 
+// oneToken are typical events with one token of the HTTP engines. SGLang counts the tokens so far.
+var oneToken = map[string]string{
+	"vllm":          `{"id":"cmpl-1","object":"text_completion","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"text":" \"a\\n","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[26192]}]}`,
+	"vllm-generate": `{"request_id":"generate-tokens-1","usage":null,"output_mode":"tokens","choices":[{"index":0,"finish_reason":null,"stop_reason":null,"token_ids":[26192],"routed_experts":null,"sampling_mask":null,"weight_versions":null,"logprobs":null}]}`,
+	"llamacpp":      `{"index":0,"content":" \"a\\n","tokens":[26192],"stop":false,"id_slot":-1,"tokens_predicted":1,"tokens_evaluated":7}`,
+	"sglang":        `{"text":" \"a\\n","output_ids":[26192],"meta_info":{"id":"1","finish_reason":null,"prompt_tokens":90,"weight_version":"v1","num_retractions":0,"completion_tokens":COUNT,"cached_tokens":64}}`,
+}
+
 // oneTokenEvents returns typical events of a stream with one token each.
-func oneTokenEvents(kind string) (first, next []byte) {
-	switch kind {
-	case "vllm":
-		const form = `data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"text":" \"a\\n","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[26192]}]}` + "\n\n"
-		return []byte(form), []byte(form)
-	case "vllm-generate":
-		const form = `data: {"request_id":"generate-tokens-1","usage":null,"output_mode":"tokens","choices":[{"index":0,"finish_reason":null,"stop_reason":null,"token_ids":[26192],"routed_experts":null,"sampling_mask":null,"weight_versions":null,"logprobs":null}]}` + "\n\n"
-		return []byte(form), []byte(form)
-	case "llamacpp":
-		const form = `data: {"index":0,"content":" \"a\\n","tokens":[26192],"stop":false,"id_slot":-1,"tokens_predicted":%d,"tokens_evaluated":7}` + "\n\n"
-		return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1)
-	case "sglang":
-		const form = `data: {"text":" \"a\\n","output_ids":[26192],"meta_info":{"id":"1","finish_reason":null,"prompt_tokens":90,"weight_version":"v1","num_retractions":0,"completion_tokens":%d,"cached_tokens":64}}` + "\n\n"
-		return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1<<40)
+func oneTokenEvents(t testing.TB, kind string) (first, next []byte) {
+	t.Helper()
+	if !IsGRPC(kind) {
+		event := "data: " + ofKind(t, oneToken, kind) + "\n\n"
+		return []byte(strings.Replace(event, "COUNT", "1", 1)), []byte(strings.Replace(event, "COUNT", "1099511627776", 1))
 	}
 	dialect, _ := ByKind(kind)
 	chunk := dialect.(interface{ chunks() replyMessage }).chunks()
@@ -504,7 +506,7 @@ func TestDecodeOneTokenAllocs(t *testing.T) {
 	for _, kind := range Kinds() {
 		dialect, _ := ByKind(kind)
 		d := dialect.NewDecoder(&Request{N: 1})
-		first, next := oneTokenEvents(kind)
+		first, next := oneTokenEvents(t, kind)
 		chunks, err := d.Feed(first, nil)
 		if err != nil || len(chunks) != 1 {
 			t.Fatal(chunks, err)
@@ -527,7 +529,7 @@ func BenchmarkDecodeOneToken(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			dialect, _ := ByKind(kind)
 			d := dialect.NewDecoder(&Request{N: 1})
-			first, next := oneTokenEvents(kind)
+			first, next := oneTokenEvents(b, kind)
 			chunks, err := d.Feed(first, nil)
 			b.SetBytes(int64(len(next)))
 			b.ReportAllocs()
@@ -602,3 +604,16 @@ func FuzzVLLMGRPCDecoder(f *testing.F) { fuzzDecoder(f, "vllm-grpc") }
 func FuzzSGLangGRPCDecoder(f *testing.F) { fuzzDecoder(f, "sglang-grpc") }
 
 func FuzzTRTLLMGRPCDecoder(f *testing.F) { fuzzDecoder(f, "trtllm-grpc") }
+
+// Each kind has a fuzz target.
+func TestDecodersAreFuzzed(t *testing.T) {
+	text, err := os.ReadFile("decode_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range Kinds() {
+		if !bytes.Contains(text, []byte(`Decoder(f *testing.F) { fuzzDecoder(f, "`+kind+`") }`)) {
+			t.Errorf("add to filter/engine/decode_test.go: func Fuzz…Decoder(f *testing.F) { fuzzDecoder(f, %q) }", kind)
+		}
+	}
+}

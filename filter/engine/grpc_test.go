@@ -218,12 +218,13 @@ func TestTRTLLMRefuses(t *testing.T) {
 
 func TestIgnores(t *testing.T) {
 	r := &Request{Seed: ptr(int64(1)), CacheSalt: "x", Priority: ptr(1)}
-	for kind, want := range map[string]string{
+	ignored := map[string]string{
 		"sglang": "", "vllm": "", "vllm-generate": "", "sglang-grpc": "seed cache_salt priority",
 		"vllm-grpc": "cache_salt priority", "trtllm-grpc": "priority", "llamacpp": "cache_salt priority",
-	} {
+	}
+	for _, kind := range Kinds() {
 		d, _ := ByKind(kind)
-		if got := strings.Join(d.Ignores(r), " "); got != want {
+		if got := strings.Join(d.Ignores(r), " "); got != ofKind(t, ignored, kind) {
 			t.Errorf("%s ignores %q", kind, got)
 		}
 		if got := d.Ignores(&Request{}); len(got) > 0 {

@@ -25,12 +25,6 @@ func disaggregator(t *testing.T, kind string) Disaggregator {
 	return disaggregator
 }
 
-func TestDisaggregating(t *testing.T) {
-	if diff := cmp.Diff([]string{"sglang", "sglang-grpc", "vllm", "vllm-generate", "vllm-grpc"}, Disaggregating()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // disaggregatedRequest returns a request with parameters that belong to only
 // one of the prefill and decode requests.
 func disaggregatedRequest() *Request {

@@ -468,7 +468,7 @@ func TestLargestBodyFits(t *testing.T) {
 				s.body(body, true)
 			}
 			send(padded("gpt-oss"))
-			s.expectLike("request headers", "request body")
+			s.toEngine()
 			s.next()
 
 			other := s.occupy(s.t, largest)

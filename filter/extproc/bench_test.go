@@ -18,6 +18,16 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// directly has Envoy make the model call: what is measured is what the exchange does by itself.
+func directly(change func(*wiring)) func(*wiring) {
+	return func(w *wiring) {
+		w.direct = true
+		if change != nil {
+			change(w)
+		}
+	}
+}
+
 // feed hands messages to an exchange, without a stream. What the exchange sends is
 // in x.to.out.
 func feed(tb testing.TB, x *exchange, messages ...*extprocv3.ProcessingRequest) {
@@ -59,7 +69,7 @@ func (o *countingOwner) Flush() error { return nil }
 // handles n of them in the exchange's loop.
 func tokenStream(tb testing.TB, change func(*wiring)) (stream func(n int)) {
 	tb.Helper()
-	s := newServer(tb, change)
+	s := newServer(tb, directly(change))
 	x := newStepped(tb.Context(), s.Server)
 	feed(tb, x, chatRequest(ask(`,"stream":true`))...)
 	feed(tb, x, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{":status=200", sse})}}})
@@ -127,7 +137,7 @@ func benchmarkRequest(b *testing.B, change func(*wiring)) {
 	b.Helper()
 	history := strings.Repeat(`{"role":"user","content":"Tell me more about the rivers of Europe, please."},{"role":"assistant","content":"The Danube flows through ten countries, more than any other river in the world."},`, 20)
 	body := `{"model":"gpt-oss-20b","stream":true,"messages":[` + history + `{"role":"user","content":"Which is the longest?"}]}`
-	s := newServer(b, change)
+	s := newServer(b, directly(change))
 	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
 	var wire string
 	b.ReportAllocs()
@@ -157,7 +167,7 @@ func shortRequest() []*extprocv3.ProcessingRequest {
 // log line.
 func exchangeOf(tb testing.TB, change func(*wiring), messages ...*extprocv3.ProcessingRequest) func() {
 	tb.Helper()
-	s := newServer(tb, change)
+	s := newServer(tb, directly(change))
 	s.o.Env.Telemetry.Log.SetLevel(logrus.InfoLevel)
 	s.o.Env.Telemetry.Log.SetOutput(io.Discard)
 	driver := newStepDriver(context.Background(), s.Server)

@@ -1,13 +1,14 @@
 package extproc
 
 import (
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
 // jumpedClock is the clock of a machine that is set anew: time.Now with another
@@ -63,13 +64,14 @@ func TestClockJumps(t *testing.T) {
 			s.o.Env.Now = clock.now
 			conn := connect(t, s)
 			conn.post(ask(`,"stream":true`), true)
-			conn.expectHeaders()
-			conn.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{":status=200", sse})}}})
-			conn.send(responseBody(event("", tokens("<|channel|>final<|message|>Hello")...), false))
+			call := s.loopback.await()
+			call.send(run.Answered(http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}}, nil))
+			call.send(run.Bytes([]byte(event("", tokens("<|channel|>final<|message|>Hello")...))))
 			conn.await("Hello")
 			clock.by.Store(int64(c.by / time.Second))
 			if c.by > 0 {
-				conn.send(responseBody(event("stop", tokens("World<|return|>")...)+usageEvent+doneEvent, true))
+				call.send(run.Bytes([]byte(event("stop", tokens("World<|return|>")...) + usageEvent + doneEvent)))
+				call.send(run.Ended(nil))
 			}
 			if got := conn.await(c.want); strings.Contains(got, "silent") != (c.by < 0) {
 				t.Errorf("after the jump the client has got %q", got)

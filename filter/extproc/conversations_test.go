@@ -24,7 +24,7 @@ func TestConversation(t *testing.T) {
 
 		s.next() // locked while the engine is asked
 		s.postTo("/v1/responses", turn)
-		s.sent()
+		s.toEngine()
 		first := s.fakeEnvoy
 		s.begin()
 		s.postTo("/v1/responses", turn)
@@ -42,7 +42,7 @@ func TestConversation(t *testing.T) {
 		}
 
 		s.next() // rejected, so it has no lock
-		s.postTo("/v1/responses", strings.Replace(turn, "{", `{"background":true,`, 1))
+		s.postTo("/v1/responses", strings.Replace(turn, "{", `{"background":true,"store":false,`, 1))
 		s.expectLike("immediate 400")
 		s.next()
 		s.postTo("/v1/responses", turn)
@@ -78,7 +78,7 @@ func TestCompaction(t *testing.T) {
 	t.Parallel()
 	script(t, nil, func(s *scripted) {
 		s.postTo("/v1/responses/compact", `{"model":"gpt-oss-20b","input":"Hi"}`)
-		s.sent()
+		s.toEngine()
 		reply := s.engineAnswers("<|channel|>final<|message|>a greeting<|return|>")
 		if reply.Get("object").String() != "response.compaction" || reply.Get("output.#.type").Raw != `["message","compaction"]` {
 			t.Fatalf("%s", reply)
@@ -92,7 +92,7 @@ func TestCompaction(t *testing.T) {
 
 		s.next()
 		s.postTo("/v1/responses/compact", `{"model":"gpt-oss-20b","input":"Hi"}`)
-		s.sent()
+		s.toEngine()
 		s.answer(false, ":status=200", sse)
 		s.answerBody(event("stop", tokens("<|channel|>analysis<|message|>hm<|end|>")...), true)
 		s.expectLike("immediate 502")

@@ -34,12 +34,12 @@ func (s *scripted) reply(q asked) (object, line gjson.Result) {
 	s.answer(false, ":status=200", sse)
 	s.answerBody(event("stop", tokens("<|channel|>final<|message|>Fine.<|return|>")...)+
 		fmt.Sprintf(`data: {"id":"c","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":5,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":%d}}}`, prompt, q.cached)+"\n\n"+doneEvent, true)
-	got := s.expectLike("response headers content-type=application/json", "response body {")
+	got := s.expectLike("local headers :status=200 content-type=application/json", "local body {")
 	s.leave()
 	lines := s.lines(s.t)
 	s.checkFields(lines)
 	s.next()
-	return gjson.Parse(strings.TrimSuffix(strings.TrimPrefix(got[1], "response body "), " END")), lines[len(lines)-1]
+	return gjson.Parse(strings.TrimSuffix(strings.TrimPrefix(got[1], "local body "), " END")), lines[len(lines)-1]
 }
 
 // talk is the conversation of an agent, as the three APIs have it.
@@ -317,7 +317,7 @@ func (s *scripted) stream(q asked) (events []gjson.Result) {
 	s.answer(false, ":status=200", sse)
 	s.answerBody(event("stop", tokens("<|channel|>final<|message|>Fine.<|return|>")...)+usageEvent+doneEvent, true)
 	for _, line := range s.sent() {
-		_, data, _ := strings.Cut(line, "response body ")
+		_, data, _ := strings.Cut(line, "local body ")
 		for line := range strings.Lines(data) {
 			if p, ok := strings.CutPrefix(strings.TrimSpace(line), "data: {"); ok {
 				events = append(events, gjson.Parse("{"+p))

@@ -60,7 +60,7 @@ func TestAbortEndsStreams(t *testing.T) {
 				}
 				var messages []string
 				for line := range strings.Lines(got) {
-					if m := gjson.Get(strings.TrimPrefix(strings.TrimPrefix(line, "response body "), "data: "), a.inStream); m.Type == gjson.String {
+					if m := gjson.Get(strings.TrimPrefix(strings.TrimPrefix(line, "local body "), "data: "), a.inStream); m.Type == gjson.String {
 						messages = append(messages, m.Str)
 					}
 				}
@@ -235,8 +235,8 @@ func TestAbortLeavesOthersAlone(t *testing.T) {
 		s.expect("request headers")
 		s.Abort()
 		s.wait(0)
-		s.answer(false, ":status=200")
-		s.answerBody("x", true)
+		s.envoyAnswer(false, ":status=200")
+		s.envoyAnswerBody("x", true)
 		s.expect("response headers", "response body x END")
 		s.leave()
 		s.drains(0)

@@ -56,14 +56,14 @@ func TestElsewhere(t *testing.T) {
 					} else {
 						s.expect("request headers", "request body {} END")
 					}
-					s.answer(false, ":status=403")
-					s.answerBody("none", true)
+					s.envoyAnswer(false, ":status=403")
+					s.envoyAnswerBody("none", true)
 					s.expect("response headers", "response body none END")
 					s.next()
 				}
 				s.request(true, ":method=POST", ":path=/test")
 				s.expect("request headers")
-				s.answer(false, ":status=404", "content-type=text/html")
+				s.envoyAnswer(false, ":status=404", "content-type=text/html")
 				s.expectLike(`immediate 404`)
 				if body := string(s.immediate.GetBody()); body != `{"type":"error","error":{"type":"not_found_error","message":"It is not stored here."},"request_id":"id3"}` {
 					t.Error(body)
@@ -84,13 +84,13 @@ func TestElsewhereOnDemand(t *testing.T) {
 		const answersHeaders = " {request SEND FULL_DUPLEX_STREAMED SEND, response SEND NONE SKIP}"
 		s.onDemand(true, ":method=POST", ":path=/test")
 		s.expect("request headers" + answersHeaders)
-		s.answer(false, ":status=404")
+		s.envoyAnswer(false, ":status=404")
 		s.expectLike("immediate 404")
 		s.next()
 		s.onDemand(false, ":method=POST", ":path=/test")
 		s.body("{}", true)
-		s.expect("mode"+bothWays, "request headers"+answersHeaders, "request body {} END")
-		s.answer(true, ":status=404")
+		s.expect("mode"+requestOnly, "request headers"+answersHeaders, "request body {} END")
+		s.envoyAnswer(true, ":status=404")
 		s.expectLike("immediate 404")
 	})
 }

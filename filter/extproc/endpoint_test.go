@@ -95,7 +95,6 @@ type jobFunc = apitest.JobFunc
 // endpointOf is an endpoint at /test whose requests name a model.
 func endpointOf(handle func(ctx context.Context) api.Outcome) func(w *wiring) {
 	return func(w *wiring) {
-		w.cfg.Loopback = "unix:///nowhere"
 		w.endpoints = []api.Endpoint{{API: "test", Method: http.MethodPost, Pattern: "/test", Handle: func(ctx context.Context, _ *api.HTTPRequest) api.Outcome {
 			return handle(ctx)
 		}}}
@@ -160,10 +159,10 @@ func TestJobsEndWithTheReply(t *testing.T) {
 	}{
 		"out of time":         {false, func(s *scripted) { s.wait(time.Minute) }},
 		"out of time, stream": {true, func(s *scripted) { s.wait(time.Minute) }},
-		"ended by Envoy":      {false, func(s *scripted) { s.answer(true, ":status=503") }},
+		"ended by Envoy":      {false, func(s *scripted) { s.envoyAnswer(true, ":status=503") }},
 		"stream ended by Envoy": {true, func(s *scripted) {
 			s.wait(10 * time.Second)
-			s.answer(true, ":status=503")
+			s.envoyAnswer(true, ":status=503")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +241,7 @@ func TestLockIsReleased(t *testing.T) {
 			s.wait(handleTimeout + handleGrace)
 			s.expectLike("immediate 503 retry-after=1 The request could not be handled within")
 		}},
-		"Envoy answers while it waits": {nil, func(s *scripted) { s.answer(true, ":status=503") }},
+		"Envoy answers while it waits": {nil, func(s *scripted) { s.envoyAnswer(true, ":status=503") }},
 		"no model":                     {func(w *wiring) { w.endpoints[0].NoModel = true }, func(s *scripted) { s.wait(time.Minute) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (s *hangingStore) Lock(ctx context.Context, tenant, id, holder string, leas
 // exchange keeps its client's stream alive, receives from Envoy, and keeps its deadlines.
 func TestStoreThatHangs(t *testing.T) {
 	t.Parallel()
-	const keepAlive = "response body : keep-alive\n"
+	const keepAlive = "local body : keep-alive\n"
 	decoding := func(s *scripted) { // a request that has to be read from the store
 		s.hang()
 		s.postTo("/v1/responses", `{"model":"gpt-oss","previous_response_id":"resp_1","input":"Hi"}`)
@@ -179,7 +179,7 @@ func TestStoreThatHangs(t *testing.T) {
 		},
 		"while decoding: Envoy answers by itself": func(s *scripted) {
 			decoding(s)
-			s.answer(true, ":status=504")
+			s.envoyAnswer(true, ":status=504")
 			s.expectLike("immediate 504")
 			s.wait(time.Minute)
 			s.expect()

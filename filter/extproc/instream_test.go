@@ -44,7 +44,7 @@ func TestErrorsInStream(t *testing.T) {
 					var message string
 					for _, part := range s.sent() {
 						for line := range strings.Lines(part) {
-							line = strings.TrimPrefix(line, "response body ")
+							line = strings.TrimPrefix(line, "local body ")
 							if m := gjson.Get(strings.TrimPrefix(line, "data: "), a.message); strings.HasPrefix(line, "data: ") && m.Type == gjson.String {
 								message = m.Str
 							}

@@ -20,7 +20,7 @@ import (
 func TestMetadataText(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]any{0: nil, 5: "Hi th"} {
-		script(t, func(w *wiring) { w.cfg.Routing.SelectionTextBytes = size }, func(s *scripted) {
+		script(t, func(w *wiring) { w.cfg.Routing.SelectionTextBytes, w.direct = size, true }, func(s *scripted) {
 			s.post()
 			s.body(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"Hi  there"}]}`, true)
 			if diff := cmp.Diff(want, s.metadata["text"]); diff != "" || s.metadata["api"] != "chat" {
@@ -30,8 +30,8 @@ func TestMetadataText(t *testing.T) {
 	}
 }
 
-// expectMetadata compares the fields of the reply, and checks that those of the
-// request are still there, and that they came with the last message.
+// expectMetadata compares the fields of the reply, and checks that those of the request are there, and
+// that they came with the last message; those of the request came with the first one.
 func (s *scripted) expectMetadata(want map[string]any) {
 	s.t.Helper()
 	got := maps.Clone(s.metadata)
@@ -44,7 +44,8 @@ func (s *scripted) expectMetadata(want map[string]any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("metadata (-want +got):\n%s", diff)
 	}
-	if n := len(s.described); n != 2 || s.described[1] != s.messages {
+	// An error is the only message.
+	if n := len(s.described); n != min(s.messages, 2) || s.described[n-1] != s.messages {
 		s.t.Errorf("messages %v of %d had metadata", s.described, s.messages)
 	}
 }
@@ -83,15 +84,17 @@ func TestMetadataOfAReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			script(t, nil, func(s *scripted) {
-				s.posted(c.fields)
-				s.wait(250 * time.Millisecond)
-				s.answer(false, ":status=200", sse)
-				c.answer(s)
-				want := said(s.metadata["prompt_tokens"].(float64))
-				c.change(want)
-				s.expectMetadata(want)
-			})
+			for _, way := range []func(*wiring){nil, direct} {
+				script(t, way, func(s *scripted) {
+					s.posted(c.fields)
+					s.wait(250 * time.Millisecond)
+					s.answer(false, ":status=200", sse)
+					c.answer(s)
+					want := said(s.metadata["prompt_tokens"].(float64))
+					c.change(want)
+					s.expectMetadata(want)
+				})
+			}
 		})
 	}
 }
@@ -135,7 +138,7 @@ func TestNoMetadataOfAReply(t *testing.T) {
 		s.answer(false, ":status=200", sse)
 		s.answerBody(event("", tokens("<|channel|>analysis<|message|>Hm")...), false)
 		s.leave()
-		if s.metadata["prompt_tokens"] == nil || s.metadata["outcome"] != nil || s.usage != nil {
+		if s.metadata["outcome"] != nil || s.usage != nil {
 			t.Errorf("metadata %v, usage %v", s.metadata, s.usage)
 		}
 	})

@@ -23,19 +23,19 @@ func TestMessagesOutOfOrderEndTheStream(t *testing.T) {
 		code   codes.Code
 		want   string
 	}{
-		"request headers behind response headers": {func(s *scripted) { s.answer(false, ":status=200", sse) }, post, codes.InvalidArgument, "request headers came behind response headers"},
-		"a request body behind response headers":  {func(s *scripted) { s.answer(false, ":status=200", sse) }, func(s *scripted) { s.body("{}", true) }, codes.FailedPrecondition, "request_header_mode"},
+		"request headers behind response headers": {func(s *scripted) { s.envoyAnswer(false, ":status=200", sse) }, post, codes.InvalidArgument, "request headers came behind response headers"},
+		"a request body behind response headers":  {func(s *scripted) { s.envoyAnswer(false, ":status=200", sse) }, func(s *scripted) { s.body("{}", true) }, codes.FailedPrecondition, "request_header_mode"},
 		"request headers twice":                   {post, post, codes.InvalidArgument, "request headers came twice"},
 		"request headers twice, passed through":   {foreign, post, codes.InvalidArgument, "request headers came twice"},
 		"request headers twice, in a run":         {func(s *scripted) { s.posted("") }, post, codes.InvalidArgument, "request headers came twice"},
 		"response headers twice, passed through": {func(s *scripted) {
 			foreign(s)
-			s.answer(false, ":status=200")
-		}, func(s *scripted) { s.answer(false, ":status=200") }, codes.InvalidArgument, "response headers came twice"},
+			s.envoyAnswer(false, ":status=200")
+		}, func(s *scripted) { s.envoyAnswer(false, ":status=200") }, codes.InvalidArgument, "response headers came twice"},
 		"response headers twice, in a run": {func(s *scripted) {
 			s.posted("")
-			s.answer(false, ":status=200", sse)
-		}, func(s *scripted) { s.answer(false, ":status=200", sse) }, codes.InvalidArgument, "response headers came twice"},
+			s.envoyAnswer(false, ":status=200", sse)
+		}, func(s *scripted) { s.envoyAnswer(false, ":status=200", sse) }, codes.InvalidArgument, "response headers came twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

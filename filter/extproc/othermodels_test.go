@@ -26,8 +26,8 @@ func TestOtherModelsLeaveATrace(t *testing.T) {
 			s.post()
 			s.body(named(model), true)
 			s.expect("request headers", "request body "+named(model)+" END")
-			s.answer(false, ":status=200", "content-type=application/json")
-			s.answerBody("theirs", true)
+			s.envoyAnswer(false, ":status=200", "content-type=application/json")
+			s.envoyAnswerBody("theirs", true)
 			s.expect("response headers x-harmony-passed=model", "response body theirs END")
 			s.next()
 		}
@@ -78,7 +78,7 @@ func TestOtherModelsOnDemand(t *testing.T) {
 	script(t, marking, func(s *scripted) {
 		s.onDemand(false, chatHeaders...)
 		s.body(`{"model":"llama"`, false)
-		s.expect("mode"+bothWays, "request headers"+requestOnly, `request body {"model":"llama"`)
+		s.expect("mode"+requestOnly, "request headers"+requestOnly, `request body {"model":"llama"`)
 	})
 }
 
@@ -129,7 +129,7 @@ func TestUnknownModelOfTheEngine(t *testing.T) {
 	script(t, change, func(s *scripted) {
 		s.post()
 		s.body(strings.Replace(ask(""), "openai/gpt-oss-20b", "gpt-oss-zzz", 1), true)
-		s.sent()
+		s.toEngine()
 		s.answer(false, ":status=404", "content-type=application/json")
 		s.answerBody(`{"error":{"message":"The model gpt-oss-zzz does not exist.","param":"model"}}`, true)
 		status, body := s.answered()

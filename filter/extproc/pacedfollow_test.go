@@ -18,7 +18,7 @@ import (
 // pacedStream is a server whose endpoint, a GET, answers with a stored stream.
 func pacedStream(stream *scriptedFollower) func(*wiring) {
 	return func(w *wiring) {
-		w.cfg.Loopback, w.paced = "unix:///nowhere", true
+		w.paced = true
 		w.endpoints = []api.Endpoint{{API: "test", Method: http.MethodGet, Pattern: "/test", NoModel: true, Handle: func(_ context.Context, r *api.HTTPRequest) api.Outcome {
 			if len(r.Body) > 0 {
 				return api.Refused(apierror.Invalid("", "The body is %q.", r.Body))
@@ -48,9 +48,9 @@ func TestPacedFollower(t *testing.T) {
 	script(t, pacedStream(stream), func(s *scripted) {
 		s.getFilled("/test")
 		s.expectLike(pacedFollowHead, "request body .")
-		s.answer(false, ":status=200")
+		s.envoyAnswer(false, ":status=200")
 		s.expect()
-		s.answerBody(".", false)
+		s.envoyAnswerBody(".", false)
 		// The first piece is followed by a mark, and by as much as may be sent before the
 		// mark comes back.
 		s.expectLike(pacedStreamHead, piece, "request body .", piece, piece)
@@ -60,11 +60,11 @@ func TestPacedFollower(t *testing.T) {
 		if len(*stream) != 1 {
 			t.Errorf("%d reads are left", len(*stream))
 		}
-		s.answerBody(".", false)
+		s.envoyAnswerBody(".", false)
 		s.expectLike("request body .", piece, piece)
 		s.wait(time.Hour)
 		s.expect()
-		s.answerBody(".", false)
+		s.envoyAnswerBody(".", false)
 		s.expect("request body .", "response body d END")
 		s.leave()
 	})
@@ -77,8 +77,8 @@ func TestPacedFollowerDrains(t *testing.T) {
 	stream := &scriptedFollower{{sse: make([]byte, 5*maxPiece)}}
 	script(t, pacedStream(stream), func(s *scripted) {
 		s.getFilled("/test")
-		s.answer(false, ":status=200")
-		s.answerBody(".", false)
+		s.envoyAnswer(false, ":status=200")
+		s.envoyAnswerBody(".", false)
 		s.wait(time.Minute)
 		before := s.sent()
 		s.Drain()
@@ -120,8 +120,8 @@ func TestPacedObject(t *testing.T) {
 	script(t, object, func(s *scripted) {
 		s.getFilled("/test")
 		s.expectLike(pacedFollowHead, "request body .")
-		s.answer(false, ":status=200")
-		s.answerBody(".", false)
+		s.envoyAnswer(false, ":status=200")
+		s.envoyAnswerBody(".", false)
 		s.expectLike("response headers content-type=application/json", piece, "request body .", piece, piece)
 		s.wait(time.Hour) // without a comment
 		s.expect()
@@ -152,7 +152,7 @@ func TestPacedFollowerWithoutMarks(t *testing.T) {
 		want string
 	}{
 		"no answer":    {func(s *scripted) { s.wait(time.Minute) }, "immediate 503"},
-		"an error":     {func(s *scripted) { s.answer(false, ":status=502") }, "immediate 502"},
+		"an error":     {func(s *scripted) { s.envoyAnswer(false, ":status=502") }, "immediate 502"},
 		"the shutdown": {func(s *scripted) { s.Abort(); s.wait(0) }, "immediate 503 retry-after=1 The service was shut down"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestFollowerInTheBudget(t *testing.T) {
 		all := s.o.Config.Limits.MaxInflightBytes
 		held(all)
 		s.getFilled("/test")
-		s.answer(false, ":status=200")
-		s.answerBody(".", false)
+		s.envoyAnswer(false, ":status=200")
+		s.envoyAnswerBody(".", false)
 		s.wait(2 * followRetry)
 		s.expectLike("request headers", "request body .", pacedStreamHead)
 		held(-all)
@@ -220,7 +220,7 @@ func TestFollowerInTheBudget(t *testing.T) {
 		if n := held(0); n != read {
 			t.Errorf("%d bytes are held", n)
 		}
-		s.answerBody(".", false)
+		s.envoyAnswerBody(".", false)
 		s.expectLike("request body .", "response body", "response body b")
 		if n := held(0); n != 0 {
 			t.Errorf("%d bytes are held in the end", n)
@@ -237,8 +237,8 @@ func TestFollowerWithoutRoom(t *testing.T) {
 		s.memory.held.bytes = s.o.Config.Limits.MaxInflightBytes
 		s.memory.held.mu.Unlock()
 		s.getFilled("/test")
-		s.answer(false, ":status=200")
-		s.answerBody(".", false)
+		s.envoyAnswer(false, ":status=200")
+		s.envoyAnswerBody(".", false)
 		s.wait(time.Minute)
 		s.expectLike("request headers", "request body .", pacedStreamHead, "response body failed END")
 		s.leave()
@@ -260,8 +260,8 @@ func TestUnreadStreamMakesRoom(t *testing.T) {
 			t.Parallel()
 			script(t, answer, func(s *scripted) {
 				s.getFilled("/test")
-				s.answer(false, ":status=200")
-				s.answerBody(".", false)
+				s.envoyAnswer(false, ":status=200")
+				s.envoyAnswerBody(".", false)
 				s.sent()
 				s.wait(slack + time.Second)
 				unread := s.fakeEnvoy

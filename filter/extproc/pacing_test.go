@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pacedServer is a server whose Envoy has the pacing route, and no engine.
-func pacedServer(w *wiring) { w.cfg.Loopback, w.paced = "unix:///nowhere", true }
+// pacedServer is a server whose Envoy has the pacing route.
+func pacedServer(w *wiring) { w.paced = true }
 
 const pacedHead = "request headers x-harmony-engine=-pacing -content-length"
 
@@ -24,9 +24,13 @@ func TestPacedReply(t *testing.T) {
 			s.post()
 			s.body(ask(`,"stream":true`), true)
 			s.expectLike(pacedHead, "request body .")
-			s.answer(false, ":status=200")
+			s.envoyAnswer(false, ":status=200")
 			s.expect() // Envoy takes no body before the service's has begun
-			s.answerBody(".", false)
+			s.envoyAnswerBody(".", false)
+			s.toEngine()
+			s.loses()
+			s.called()
+			s.loses()
 			s.expectLike("immediate 502")
 		})
 	})
@@ -36,7 +40,7 @@ func TestPacedReply(t *testing.T) {
 			s.post()
 			s.body(ask(`,"stream":true`), true)
 			s.expectLike(pacedHead, "request body .")
-			s.answer(false, ":status=503")
+			s.envoyAnswer(false, ":status=503")
 			s.expectLike("immediate 503")
 		})
 	})
@@ -76,7 +80,7 @@ func TestPacedReply(t *testing.T) {
 		script(t, pacedServer, func(s *scripted) {
 			s.post()
 			s.body(ask(""), true)
-			s.expectLike("immediate 502")
+			s.toEngine()
 		})
 	})
 }

@@ -117,6 +117,7 @@ func TestLogLineOfAFailure(t *testing.T) {
 		answer func(s *scripted)
 		want   map[string]any
 	}{
+		// Its Envoy has tried others.
 		"the engine is down": {func(s *scripted) {
 			s.answer(false, ":status=503", "content-type=text/plain")
 			s.answerBody("upstream connect error or disconnect/reset before headers. reset reason: remote connection failure", true)
@@ -135,6 +136,9 @@ func TestLogLineOfAFailure(t *testing.T) {
 			script(t, nil, func(s *scripted) {
 				s.posted("")
 				c.answer(s)
+				for _, s.call = range s.loopback.waiting() { // the retry, where there is one
+					c.answer(s)
+				}
 				c.want["engine"], c.want["level"], c.want["outcome"] = "main", "warning", "failed"
 				s.expectFields(s.logLine(), c.want)
 			})
@@ -150,12 +154,11 @@ func TestLogLineOfATool(t *testing.T) {
 		want   map[string]any
 	}{
 		"the tool has to be called": {`,"tool_choice":{"type":"mcp","server_label":"docs"}`, map[string]any{"outcome": "rejected", "status": 424.0, "model_calls": nil}},
-		"it need not be called":     {"", map[string]any{"outcome": "failed", "status": 502.0, "model_calls": 1.0}}, // the engine is down too
+		"it need not be called":     {"", map[string]any{"outcome": "failed", "status": 502.0, "model_calls": 1.0}}, // the engine is lost too
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			change := func(w *wiring) {
-				w.cfg.Loopback = "unix:///nowhere/loopback"
 				w.cfg.TenantHeader = "x-tenant"
 				w.cfg.Tools.Servers = []config.ToolServer{{Label: "docs", URL: "http://127.0.0.1:1"}}
 				options, err := w.cfg.Tools.Options(func(string) (string, bool) { return "", false })
@@ -167,6 +170,12 @@ func TestLogLineOfATool(t *testing.T) {
 			script(t, change, func(s *scripted) {
 				defer s.wire.tools.Close()
 				s.postTo("/v1/responses", `{"model":"gpt-oss","input":"hi","tools":[{"type":"mcp","server_label":"docs"}]`+c.fields+"}", "x-tenant=acme")
+				if c.fields == "" {
+					s.toEngine()
+					s.loses()
+					s.called()
+					s.loses()
+				}
 				l := s.logLine()
 				c.want["level"], c.want["tenant"], c.want["engine"] = "warning", "acme", "main"
 				c.want["tool_calls"], c.want["tool_errors"] = nil, 1.0

@@ -19,9 +19,23 @@ import (
 
 func TestRequestGoesToTheEngine(t *testing.T) {
 	t.Parallel()
+	body := ask(`,"stream":true,"max_tokens":10`)
 	script(t, nil, func(s *scripted) {
 		s.post("accept-encoding=gzip")
-		body := ask(`,"stream":true,"max_tokens":10`)
+		s.body(body[:20], false)
+		s.body(body[20:], false)
+		s.expect()
+		s.notCalled()
+		s.body("", true)
+		if got := s.toEngine(); got.Get("max_tokens").Int() != 10 || s.call.path != "/v1/completions" || s.call.target.Engine != "main" {
+			t.Errorf("%s of %s: %s", s.call.path, s.call.target.Engine, got.Raw)
+		}
+		if got := s.call.header.Get("accept-encoding"); got != "" {
+			t.Errorf("the model call has accept-encoding: %s", got)
+		}
+	})
+	script(t, direct, func(s *scripted) {
+		s.post("accept-encoding=gzip")
 		s.body(body[:20], false)
 		s.body(body[20:], false)
 		s.expect()
@@ -43,6 +57,13 @@ func TestRequestWithTrailers(t *testing.T) {
 	script(t, nil, func(s *scripted) {
 		s.post()
 		s.body(ask(""), false)
+		s.notCalled()
+		s.trailers()
+		s.toEngine()
+	})
+	script(t, direct, func(s *scripted) {
+		s.post()
+		s.body(ask(""), false)
 		s.trailers()
 		sent := s.expectLike("request headers :path=", "request body ", "request trailers")
 		if strings.HasSuffix(sent[1], " END") {
@@ -56,7 +77,7 @@ func TestGzip(t *testing.T) {
 	script(t, nil, func(s *scripted) {
 		s.post("content-encoding=gzip")
 		s.body(gzipped(ask("")), true)
-		s.expectLike("request headers :path=/v1/completions", "request body")
+		s.toEngine()
 	})
 }
 
@@ -222,8 +243,7 @@ func TestRejections(t *testing.T) {
 	}
 }
 
-// The keys go with a request that Envoy sends on, under the names that are
-// configured.
+// The keys go with a request to the engine, under the names that are configured.
 func TestKeysGoWithTheRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -238,10 +258,30 @@ func TestKeysGoWithTheRequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			script(t, func(w *wiring) { w.cfg.Routing = config.Routing{PrefixHeader: tt.prefix, SessionHeader: tt.session} }, func(s *scripted) {
+			routing := func(w *wiring) { w.cfg.Routing = config.Routing{PrefixHeader: tt.prefix, SessionHeader: tt.session} }
+			ofCall := ""
+			script(t, routing, func(s *scripted) {
+				s.post("session_id=mine")
+				s.body(ask(""), true)
+				s.toEngine()
+				for _, name := range []string{"x-p", "x-s"} {
+					if value := s.call.header.Get(name); value != "" {
+						ofCall += " " + name + "=" + value + " "
+					}
+				}
+			})
+			script(t, func(w *wiring) { routing(w); w.direct = true }, func(s *scripted) {
 				s.post("session_id=mine")
 				s.body(ask(""), true)
 				sent := s.expectLike("request headers", "request body ")[0]
+				for key := range strings.FieldsSeq(ofCall) {
+					if !strings.Contains(sent, " "+key+" ") {
+						t.Errorf("a model call has %s, and the client's own request %s", key, sent)
+					}
+				}
+				if (ofCall == "") != (tt.want == "") {
+					t.Errorf("a model call has %q", ofCall)
+				}
 				if !regexp.MustCompile(tt.want).MatchString(sent) || tt.prefix == "" && strings.Contains(sent, "x-p") || tt.session == "" && strings.Contains(sent, "x-s=") {
 					t.Errorf("%s", sent)
 				}
@@ -286,8 +326,8 @@ func TestSessionOfClaudeCode(t *testing.T) {
 		script(t, nil, func(s *scripted) {
 			s.post(fields...)
 			s.body(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"`+name+`"}]}`, true)
-			_, after, _ := strings.Cut(s.sent()[0], "x-harmony-session=")
-			keys[name], _, _ = strings.Cut(after, " ")
+			s.toEngine()
+			keys[name] = s.call.header.Get("x-harmony-session")
 		})
 	}
 	if keys["agent"] == "" || keys["agent"] != keys["sub-agent"] || keys["agent"] == keys["other"] {
@@ -332,7 +372,7 @@ func TestHTTPRequest(t *testing.T) {
 	}}
 	change := func(w *wiring) {
 		w.endpoints = []api.Endpoint{endpoint}
-		w.cfg.Loopback, w.cfg.TenantHeader, w.cfg.AllowOverride = "unix:///nowhere", "x-tenant", true
+		w.cfg.TenantHeader, w.cfg.AllowOverride = "x-tenant", true
 	}
 	script(t, change, func(s *scripted) {
 		s.request(false, ":method=POST", ":path=/test/a/items/b?limit=5&x=", ":authority=api.example", "x-request-id=abc", "x-tenant=acme", "session_id=mine", "authorization=Bearer k",
@@ -392,7 +432,7 @@ func TestLongRequestID(t *testing.T) {
 		s.toEngine()
 		s.answer(false, ":status=200", sse)
 		s.answerBody(event("stop", tokens("<|channel|>final<|message|>Hello")...), true)
-		if got := s.sent()[0]; !strings.Contains(got, "x-request-id="+long[:maxIDBytes]+" ") {
+		if got := s.sent()[0]; !strings.HasSuffix(got, "x-request-id="+long[:maxIDBytes]) {
 			t.Errorf("sent %.1000s", got)
 		}
 		if id := s.logLine().Get("request_id").Str; id != long[:maxIDBytes] {

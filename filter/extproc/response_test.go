@@ -20,18 +20,18 @@ func TestStream(t *testing.T) {
 		s.answer(false, ":status=200", sse)
 		s.expect()
 		s.answerBody(event("", tokens("<|channel|>analysis<|message|>Hm")...), false)
-		s.expectLike(streamHeaders, `response body data: {`)
+		s.expectLike(localStream, `local body data: {`)
 		e := event("", tokens("<|end|><|start|>assistant<|channel|>final<|message|>Hello")...)
 		s.answerBody(e[:30], false)
 		s.expect()
 		s.answerBody(e[30:], false)
-		got := s.expectLike("response body data: {")
+		got := s.expectLike("local body data: {")
 		if !strings.Contains(got[0], `"content":"Hello"`) {
 			t.Errorf("no content in %s", got[0])
 		}
 		s.answerBody(event("stop", harmony.TokenReturn)+usageEvent+doneEvent, true)
-		got = s.expectLike("response body data: {")
-		if !strings.HasSuffix(got[0], "data: [DONE]\n\n END") || !strings.Contains(got[0], `"finish_reason":"stop"`) {
+		got = s.expectLike("local body data: {", "local body data: [DONE]")
+		if !strings.HasSuffix(got[1], "data: [DONE]\n\n END") || !strings.Contains(got[0], `"finish_reason":"stop"`) {
 			t.Errorf("not the end of a stream: %s", got[0])
 		}
 		s.answerBody("late", true)
@@ -50,15 +50,16 @@ func TestWholeReply(t *testing.T) {
 		s.expect()
 		s.answerBody("", true)
 		got := s.sent()
-		if len(got) != 2 || got[0] != "response headers content-type=application/json x-request-id=abc -content-length -grpc-encoding -grpc-accept-encoding" || !strings.HasSuffix(got[1], " END") {
+		if len(got) != 2 || got[0] != "local headers :status=200 content-type=application/json x-request-id=abc" || !strings.HasSuffix(got[1], " END") {
 			t.Fatalf("sent %q", got)
 		}
 	})
 }
 
+// On the direct way the reply is the upstream's, with its trailers.
 func TestReplyWithTrailers(t *testing.T) {
 	t.Parallel()
-	script(t, nil, func(s *scripted) {
+	script(t, direct, func(s *scripted) {
 		s.posted("")
 		s.answer(false, ":status=200", sse)
 		s.answerBody(event("stop", tokens("<|channel|>final<|message|>Hello<|return|>")...)+usageEvent+doneEvent, false)
@@ -76,7 +77,7 @@ func TestStopStringEndsTheReply(t *testing.T) {
 		s.posted(`,"stream":true,"stop":["!"]`)
 		s.answer(false, ":status=200", sse)
 		s.answerBody(event("", tokens("<|channel|>final<|message|>Hi! there")...), false)
-		got := s.expectLike(streamHeaders, "response body data:")
+		got := s.expectLike(localStream, "local body data:")
 		if !strings.HasSuffix(got[1], "data: [DONE]\n\n END") || strings.Contains(got[1], "there") {
 			t.Errorf("not ended at the stop string: %s", got[1])
 		}
@@ -108,6 +109,8 @@ func TestEngineErrors(t *testing.T) {
 				s.answerBody(strings.Repeat("x", 20_000), false)
 			}
 			s.answerBody("", true)
+			s.called() // the retry
+			s.answer(true, ":status=500")
 			s.expectLike("immediate 50")
 		}},
 		"compressed": {"", func(s *scripted) {
@@ -115,8 +118,12 @@ func TestEngineErrors(t *testing.T) {
 			s.expectLike("immediate 502 The engine's reply is compressed (gzip)")
 		}},
 		"first event, headers withheld": {stream, func(s *scripted) {
+			const full = `data: {"error":{"message":"queue is full","type":"x","code":503}}` + "\n\n" + doneEvent
 			s.answer(false, ":status=200", sse)
-			s.answerBody(`data: {"error":{"message":"queue is full","type":"x","code":503}}`+"\n\n"+doneEvent, true)
+			s.answerBody(full, true)
+			s.called() // the retry
+			s.answer(false, ":status=200", sse)
+			s.answerBody(full, true)
 			s.expectLike("immediate 503")
 		}},
 		"mid-stream": {stream, func(s *scripted) {
@@ -124,7 +131,7 @@ func TestEngineErrors(t *testing.T) {
 			s.answerBody(hello, false)
 			s.sent()
 			s.answerBody(`data: {"error":{"message":"EngineCore encountered an issue","type":"x","code":500}}`+"\n\n", false)
-			got := s.expectLike(`response body data: {"error":`)
+			got := s.expectLike(`local body data: {"error":`)
 			if !strings.HasSuffix(got[0], "data: [DONE]\n\n END") {
 				s.t.Errorf("no clean end: %s", got[0])
 			}
@@ -150,8 +157,8 @@ func TestEnvoyAnswersWhileTheBodyArrives(t *testing.T) {
 	script(t, nil, func(s *scripted) {
 		s.post()
 		s.body(`{"model":`, false)
-		s.answer(false, ":status=408", "content-type=text/plain")
-		s.answerBody("request timeout", true)
+		s.envoyAnswer(false, ":status=408", "content-type=text/plain")
+		s.envoyAnswerBody("request timeout", true)
 		s.expectLike("immediate 408 The gateway ended the request: Request Timeout")
 	})
 }
@@ -164,8 +171,8 @@ func TestEnvoyAnswersALoopbackExchange(t *testing.T) {
 	script(t, endpointOf(func(context.Context) api.Outcome { return api.Decoded(request) }), func(s *scripted) {
 		s.postTest()
 		s.expect()
-		s.answer(false, ":status=504", "content-type=text/plain")
-		s.answerBody("stream timeout", true)
+		s.envoyAnswer(false, ":status=504", "content-type=text/plain")
+		s.envoyAnswerBody("stream timeout", true)
 		s.expectLike("immediate 504 The gateway ended the request: Gateway Timeout")
 		s.wait(24 * time.Hour) // no timer is left
 		s.expect()
@@ -196,27 +203,27 @@ func TestDeadlines(t *testing.T) {
 			s.answerBody(hello, false)
 			s.sent()
 			s.wait(time.Minute)
-			s.expectLike(`response body data: {"error":`)
+			s.expectLike(`local body data: {"error":`)
 		}},
 		"headers are withheld for a while, then comments keep the stream alive": {stream, nil, func(s *scripted) {
 			s.answer(false, ":status=200", sse)
 			s.wait(time.Second)
 			s.expect()
 			s.wait(time.Second)
-			s.expect(streamHeaders)
+			s.expect(localStream)
 			s.wait(30 * time.Second)
-			s.expect() // Envoy takes no body before the engine's
+			s.expect("local body : keep-alive\n", "local body : keep-alive\n")
 			s.answerBody(event("", tokens("<|channel|>final<|message|>Hello")...), false)
-			s.expectLike("response body : keep-alive\n: keep-alive\ndata: ")
+			s.expectLike("local body data: ")
 			s.wait(30 * time.Second)
-			s.expect("response body : keep-alive\n", "response body : keep-alive\n")
+			s.expect("local body : keep-alive\n", "local body : keep-alive\n")
 		}},
 		"closing usage": {stream, nil, func(s *scripted) {
 			s.answer(false, ":status=200", sse)
 			s.answerBody(event("stop", tokens("<|channel|>final<|message|>Hello<|return|>")...), false)
 			s.sent()
 			s.wait(2 * time.Second)
-			got := s.expectLike("response body data:")
+			got := s.expectLike("local body data:")
 			if !strings.HasSuffix(got[0], "data: [DONE]\n\n END") {
 				s.t.Errorf("no end: %s", got[0])
 			}
@@ -235,6 +242,23 @@ func TestDeadlines(t *testing.T) {
 			})
 		})
 	}
+}
+
+// On the direct way Envoy takes no body of a reply before the upstream's has begun.
+func TestCommentsWaitForTheUpstream(t *testing.T) {
+	t.Parallel()
+	script(t, direct, func(s *scripted) {
+		s.posted(`,"stream":true`)
+		s.answer(false, ":status=200", sse)
+		s.wait(2 * time.Second)
+		s.expect(streamHeaders)
+		s.wait(30 * time.Second)
+		s.expect()
+		s.answerBody(event("", tokens("<|channel|>final<|message|>Hello")...), false)
+		s.expectLike("response body : keep-alive\n: keep-alive\ndata: ")
+		s.wait(30 * time.Second)
+		s.expect("response body : keep-alive\n", "response body : keep-alive\n")
+	})
 }
 
 // However the engine's bytes are cut, the client's are the same.

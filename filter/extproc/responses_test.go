@@ -32,8 +32,8 @@ func (s *scripted) engineAnswers(output string) gjson.Result {
 	s.t.Helper()
 	s.answer(false, ":status=200", sse)
 	s.answerBody(event("stop", tokens(output)...)+usageEvent+doneEvent, true)
-	got := s.expectLike("response headers content-type=application/json", "response body {")
-	return gjson.Parse(strings.TrimSuffix(strings.TrimPrefix(got[1], "response body "), " END"))
+	got := s.expectLike("local headers :status=200 content-type=application/json", "local body {")
+	return gjson.Parse(strings.TrimSuffix(strings.TrimPrefix(got[1], "local body "), " END"))
 }
 
 // respond makes a response, and returns its id.
@@ -152,6 +152,7 @@ func TestResponseOfAClientThatLeftIsCanceled(t *testing.T) {
 	t.Parallel()
 	script(t, nil, func(s *scripted) {
 		s.postTo("/v1/responses", `{"model":"gpt-oss-20b","input":"Hi","stream":true}`)
+		s.toEngine()
 		s.answer(false, ":status=200", sse)
 		s.sent()
 		s.answerBody(event("", tokens("<|channel|>final<|message|>Hello")...), false)

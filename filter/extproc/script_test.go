@@ -39,7 +39,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
-	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
@@ -74,6 +73,7 @@ type testServer struct {
 	*Server
 	wire     *wiring
 	store    store.Store
+	loopback *fakeLoopback
 	registry *prometheus.Registry
 	log      *logBuffer // JSON lines
 }
@@ -106,23 +106,29 @@ type wiring struct {
 	paced     bool                    // Envoy has the pacing route
 	ownEnvoy  bool                    // Envoy has the upstreams of the configuration, and no others
 	stream    grpcmetadata.MD         // of Envoy's stream; nil: none, as of a socket
+	loopback  fakeLoopback
+	direct    bool // there is no loopback listener: Envoy sends the client's own request on
 }
 
-// newServer wires a server as package filter does. A nil change: the defaults, with
-// a vLLM engine that Envoy sends the client's own request on to.
+// newServer wires a server as package filter does. A nil change: the defaults, with a vLLM engine
+// that is called through the loopback listener.
 func newServer(t testing.TB, change func(*wiring)) *testServer {
 	t.Helper()
 	w := &wiring{cfg: config.Defaults()}
+	w.loopback.made.L = &w.loopback.mu
 	w.cfg.Engines = []config.Engine{{Name: "main", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}}}
 	w.cfg.Date = "2026-01-02"
 	w.cfg.ReplyHeaders = []string{header.Ignored}
 	if change != nil {
 		change(w)
 	}
+	if !w.direct {
+		w.cfg.Loopback = "unix:///loopback"
+	}
 	if err := w.cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := &testServer{wire: w, store: w.store, registry: prometheus.NewRegistry(), log: &logBuffer{}}
+	s := &testServer{wire: w, store: w.store, loopback: &w.loopback, registry: prometheus.NewRegistry(), log: &logBuffer{}}
 	if s.store == nil {
 		s.store = newStore()
 	}
@@ -150,6 +156,9 @@ func newServer(t testing.TB, change func(*wiring)) *testServer {
 	return s
 }
 
+// direct has Envoy send the client's own request on to the engine: there is no loopback listener.
+func direct(w *wiring) { w.direct = true }
+
 // newStore is a store in memory.
 func newStore() store.Store {
 	return store.NewMemory(store.Options{ResponseTTL: time.Hour, ResponseBytes: 1 << 20, TextTTL: time.Hour, TextBytes: 1 << 20, Now: time.Now})
@@ -173,11 +182,8 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	for _, e := range cfg.Engines {
 		o.Dialects[e.Name], _ = engine.ByKind(e.Kind)
 	}
-	if cfg.Loopback != "" {
-		var err error
-		if o.Client, err = loopback.New(cfg, o.Dialects, func() uint64 { return 1 }); err != nil {
-			t.Fatal(err)
-		}
+	if !w.direct {
+		o.Client = &w.loopback
 	}
 	limits := turn.DefaultLimits()
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
@@ -185,7 +191,7 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	if cfg.Limits.DiagnosisBytes > 0 {
 		o.Turns.Prompts = diagnosis.NewPrompts(cfg.Limits.DiagnosisBytes)
 	}
-	o.Models = models.New(models.Options{Config: cfg, Dialects: o.Dialects, Client: o.Client, Log: tel.Log, Now: time.Now})
+	o.Models = models.New(models.Options{Config: cfg, Dialects: o.Dialects, Log: tel.Log, Now: time.Now})
 	o.Budgets = budget.New(s, cfg.Budgets())
 	o.Background = background.New(background.Options{Store: s, Client: o.Client, Env: o.Env, Owner: "me", Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader})
 	a := w.responses(t, s)
@@ -228,16 +234,14 @@ func (s *testServer) close() {
 	s.o.Background.Close(context.Background())
 	s.o.Env.Workers.Wait(context.Background())
 	s.o.Models.Close()
-	if s.o.Client != nil {
-		s.o.Client.Close()
-	}
 }
 
 // scripted is a server with the exchange that the script drives.
 type scripted struct {
 	*testServer
 	*fakeEnvoy
-	t *testing.T
+	call *engineCall // the model call that the script has taken last; nil: none
+	t    *testing.T
 }
 
 // fakeEnvoy is Envoy's side of one exchange.
@@ -432,18 +436,18 @@ func (s *scripted) trailers() {
 	s.message(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}})
 }
 
-// answer sends the headers of the upstream's reply, or of Envoy's own one.
-func (s *scripted) answer(end bool, fields ...string) {
+// envoyAnswer sends the headers of the upstream's reply, or of Envoy's own one.
+func (s *scripted) envoyAnswer(end bool, fields ...string) {
 	s.t.Helper()
 	s.message(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap(fields), EndOfStream: end}}})
 }
 
-func (s *scripted) answerBody(p string, end bool) {
+func (s *scripted) envoyAnswerBody(p string, end bool) {
 	s.t.Helper()
 	s.message(responseBody(p, end))
 }
 
-func (s *scripted) answerTrailers() {
+func (s *scripted) envoyAnswerTrailers() {
 	s.t.Helper()
 	s.message(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{}}})
 }
@@ -562,9 +566,16 @@ func (s *scripted) answered() (status int, body string) {
 	return int(s.immediate.GetStatus().GetCode()), string(s.immediate.GetBody())
 }
 
+// settle waits until nothing more comes of what was done.
+func (s *scripted) settle() { synctest.Wait() }
+
 // toEngine takes the request that goes to the engine, and returns its body.
 func (s *scripted) toEngine() gjson.Result {
 	s.t.Helper()
+	if !s.wire.direct {
+		s.expect()
+		return s.called().body
+	}
 	got := s.expectLike("request headers :path=/v1/completions", "request body {")
 	return gjson.Parse(strings.TrimSuffix(strings.TrimPrefix(got[1], "request body "), " END"))
 }
@@ -651,7 +662,7 @@ func (s *scripted) posted(fields string) {
 	s.t.Helper()
 	s.post()
 	s.body(ask(fields), true)
-	s.expectLike("request headers", "request body")
+	s.toEngine()
 }
 
 func gzipped(text string) string {

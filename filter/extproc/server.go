@@ -17,7 +17,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
-	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
@@ -34,7 +33,7 @@ type Options struct {
 	Models   *models.Directory
 	Dialects map[string]engine.Dialect // by engine name
 	Turns    *turn.Env
-	Client   *loopback.Client // nil: Envoy sends the client's own request on to the engine
+	Client   run.Dialer // nil: Envoy sends the client's own request on to the engine
 	Env      *run.Env
 	Budgets  *budget.Set // nil: there are no token quotas
 

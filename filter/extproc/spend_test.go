@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
@@ -23,16 +21,17 @@ func budgeted(b config.TokenBudget) func(*wiring) {
 // for it. The metadata for Envoy has it too.
 func TestRequestWithoutLimitGetsOne(t *testing.T) {
 	t.Parallel()
-	script(t, budgeted(config.TokenBudget{Tokens: 100_000}), func(s *scripted) {
+	budget := budgeted(config.TokenBudget{Tokens: 100_000})
+	script(t, budget, func(s *scripted) {
 		s.post()
 		s.body(ask(""), true)
-		sent := s.sent()
-		_, body, _ := strings.Cut(sent[1], "request body ")
-		body = strings.TrimSuffix(body, " END")
-		prompt := len(gjson.Get(body, "prompt").Array())
-		if got, want := gjson.Get(body, "max_tokens").Int(), int64(100_000-prompt)/8; prompt == 0 || got != want {
-			t.Errorf("the engine is told %d tokens, want %d: %.300s", got, want, body)
+		body := s.toEngine()
+		prompt := len(body.Get("prompt").Array())
+		if got, want := body.Get("max_tokens").Int(), int64(100_000-prompt)/8; prompt == 0 || got != want {
+			t.Errorf("the engine is told %d tokens, want %d: %.300s", got, want, body.Raw)
 		}
+		s.answer(false, ":status=200", sse)
+		s.answerBody(event("stop", tokens("<|channel|>final<|message|>Hello<|return|>")...)+usageEvent+doneEvent, true)
 		if got := s.metadata["max_tokens"]; got != float64((100_000-prompt)/8) {
 			t.Errorf("the metadata has %v", got)
 		}

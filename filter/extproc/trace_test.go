@@ -49,9 +49,11 @@ func TestSpans(t *testing.T) {
 		want   string
 	}{
 		"answered": {nil, func(s *scripted) { s.complete() }, "server " + model + "\n  client " + model + "\n"},
-		"the engine fails twice": {func(w *wiring) { w.cfg.Loopback = "unix:///nowhere" }, func(s *scripted) {
-			s.post()
-			s.body(ask(""), true)
+		"the engine fails twice": {nil, func(s *scripted) {
+			s.posted("")
+			s.loses()
+			s.called()
+			s.loses()
 		}, "server " + model + " Error(engine_disconnected)\n  client " + model + " Error(engine_disconnected)\n"},
 		"the client leaves": {nil, func(s *scripted) { s.posted("") }, "server " + model + "\n  client " + model + "\n"},
 		"rejected": {nil, func(s *scripted) {
@@ -81,22 +83,24 @@ func TestSpans(t *testing.T) {
 // A call that is retried has one span.
 func TestSpanOfARetry(t *testing.T) {
 	t.Parallel()
-	_, tree := scriptSpans(t, func(w *wiring) { w.cfg.Loopback = "unix:///nowhere" }, func(s *scripted) {
-		s.post()
-		s.body(ask(""), true)
+	_, tree := scriptSpans(t, nil, func(s *scripted) {
+		s.posted("")
+		s.loses()
+		s.called()
+		s.loses()
 	})
 	if want := "harmony.retries=1 [retry error.type=engine_disconnected]"; strings.Count(tree, want) != 1 || strings.Count(tree, "client chat") != 1 {
 		t.Errorf("no %s in\n%s", want, tree)
 	}
 }
 
-// The request to the engine has the model call's traceparent, and the client's
+// Also on the direct way the request to the engine has the model call's traceparent, and the client's
 // tracestate, or none.
 func TestTraceOfTheEnginesRequest(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{"vendor=1": "tracestate=vendor=1", "": "-tracestate"} {
 		var sent string
-		recorder, _ := scriptSpans(t, nil, func(s *scripted) {
+		recorder, _ := scriptSpans(t, direct, func(s *scripted) {
 			s.post("traceparent="+telemetrytest.Parent, "tracestate="+state)
 			s.body(ask(""), true)
 			sent = s.sent()[0]

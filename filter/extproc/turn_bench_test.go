@@ -60,7 +60,7 @@ func inPieces(body string, size int) []*extprocv3.ProcessingRequest {
 // were rendered before, in pieces as Envoy sends them. gRPC and the loopback are not in
 // it.
 func BenchmarkAgentTurn(b *testing.B) {
-	s := newServer(b, func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 })
+	s := newServer(b, directly(func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 }))
 	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
 	body := agentBody(400, 440)
 	var wire []*extprocv3.ProcessingResponse
@@ -87,7 +87,7 @@ func BenchmarkAgentTurn(b *testing.B) {
 // BenchmarkNewPrompt is what the filter adds to a request with a text of 128,000 tokens
 // that is new.
 func BenchmarkNewPrompt(b *testing.B) {
-	s := newServer(b, func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 })
+	s := newServer(b, directly(func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 }))
 	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
 	text := strings.Repeat("the request of response and gateway filter return error package string value ", 128000/13)
 	for n := 0; b.Loop(); n++ {

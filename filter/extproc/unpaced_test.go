@@ -31,11 +31,7 @@ func TestWarnsOfUnpacedReplies(t *testing.T) {
 			}
 		}
 	}
-	loopback := func(w *wiring) { w.cfg.Loopback = "unix:///nowhere" }
-	ofEnvoy := func(w *wiring) {
-		loopback(w)
-		w.stream = grpcmetadata.Pairs(":authority", "envoy_harmony")
-	}
+	ofEnvoy := func(w *wiring) { w.stream = grpcmetadata.Pairs(":authority", "envoy_harmony") }
 
 	t.Run("Envoy has no pacing route", func(t *testing.T) {
 		t.Parallel()
@@ -54,7 +50,7 @@ func TestWarnsOfUnpacedReplies(t *testing.T) {
 	})
 	t.Run("of another configuration of the same process", func(t *testing.T) {
 		t.Parallel()
-		s := newServer(t, loopback)
+		s := newServer(t, nil)
 		if next := s.With(s.o); next.unpaced != s.unpaced {
 			t.Error("a reload warns again")
 		}
@@ -81,7 +77,7 @@ func TestWarnsOfUnpacedReplies(t *testing.T) {
 	})
 	t.Run("there is no loopback listener", func(t *testing.T) {
 		t.Parallel()
-		script(t, func(w *wiring) { ofEnvoy(w); w.cfg.Loopback = "" }, func(s *scripted) {
+		script(t, func(w *wiring) { ofEnvoy(w); w.direct = true }, func(s *scripted) {
 			s.post()
 			s.body(ask(`,"stream":true`), true)
 			warnings(s) // The engine's reply is Envoy's, which holds it back by itself.
@@ -89,7 +85,7 @@ func TestWarnsOfUnpacedReplies(t *testing.T) {
 	})
 	t.Run("no Envoy, but a socket", func(t *testing.T) {
 		t.Parallel()
-		script(t, loopback, func(s *scripted) {
+		script(t, nil, func(s *scripted) {
 			s.post()
 			s.body(ask(`,"stream":true`), true)
 			warnings(s)
@@ -116,7 +112,7 @@ func TestWarnsOfUnpacedReplies(t *testing.T) {
 			s.post()
 			s.body(ask(`,"stream":true`), true)
 			s.expectLike(pacedHead, "request body .")
-			s.answer(false, ":status=429")
+			s.envoyAnswer(false, ":status=429")
 			s.expectLike("immediate 429")
 		})
 	})
@@ -126,7 +122,7 @@ func TestWarnsOfUnpacedReplies(t *testing.T) {
 			s.post()
 			s.body(ask(`,"stream":true`), true)
 			s.expectLike(pacedHead, "request body .")
-			s.answer(false, ":status=400")
+			s.envoyAnswer(false, ":status=400")
 			s.expectLike("immediate 502")
 			s.leave()
 			lines := s.lines(t)

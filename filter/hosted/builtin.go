@@ -5,7 +5,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Builtin is how a built-in tool looks to the model.
+// Builtin is the row of a built-in tool: all that the model and the clients of both APIs have to
+// know of it. Its name is a key of the configuration too; tests of packages config, item and docs ask for
+// what a new row needs beside it.
 type Builtin struct {
 	Name      tools.Builtin
 	Namespace string
@@ -13,20 +15,49 @@ type Builtin struct {
 	Trained func() harmony.Namespace
 	// It is in the system message.
 	System bool
+	// Item is the type of the items of Responses that its calls become.
+	Item string
+	// Block is the name under which clients of Messages know it, with which its types begin; "": they
+	// do not know it.
+	Block string
 }
 
-var builtins = map[tools.Builtin]*Builtin{
-	tools.WebSearch:       {tools.WebSearch, "browser", harmony.BrowserNamespace, true},
-	tools.CodeInterpreter: {tools.CodeInterpreter, "python", harmony.PythonNamespace, true},
-	tools.Container:       {tools.Container, "container", nil, true},
-	tools.FileSearch:      {tools.FileSearch, "file_search", nil, false},
-	tools.ImageGeneration: {tools.ImageGeneration, "image_generation", nil, false},
+// Builtins are the rows of all built-in tools. They must not be changed.
+var Builtins = []*Builtin{
+	{
+		Name:      tools.WebSearch,
+		Namespace: "browser",
+		Trained:   harmony.BrowserNamespace,
+		System:    true,
+		Item:      "web_search_call",
+		Block:     "web_search",
+	},
+	{
+		Name:      tools.CodeInterpreter,
+		Namespace: "python",
+		Trained:   harmony.PythonNamespace,
+		System:    true,
+		Item:      "code_interpreter_call",
+		Block:     "code_execution",
+	},
+	{Name: tools.Container, Namespace: "container", System: true, Item: "mcp_call"},
+	{Name: tools.FileSearch, Namespace: "file_search", Item: "file_search_call"},
+	{Name: tools.ImageGeneration, Namespace: "image_generation", Item: "image_generation_call"},
+}
+
+func builtin(name tools.Builtin) *Builtin {
+	for _, b := range Builtins {
+		if b.Name == name {
+			return b
+		}
+	}
+	return nil
 }
 
 // FindBuiltin returns a built-in tool for a request of a tenant; nil if no server is
 // configured for it. labels are those of the configured servers, and client may be nil.
 func FindBuiltin(client *tools.Client, labels map[tools.Builtin]string, name tools.Builtin, tenant string) *Server {
-	b := builtins[name]
+	b := builtin(name)
 	label, configured := labels[name]
 	if b == nil || !configured || client == nil {
 		return nil
@@ -42,7 +73,7 @@ func FindBuiltin(client *tools.Client, labels map[tools.Builtin]string, name too
 // NamespaceOf returns the namespace in which the model sees a built-in tool; "" if
 // there is none of the name.
 func NamespaceOf(name tools.Builtin) string {
-	if b := builtins[name]; b != nil {
+	if b := builtin(name); b != nil {
 		return b.Namespace
 	}
 	return ""

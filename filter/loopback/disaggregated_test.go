@@ -262,7 +262,7 @@ func TestDecodeBodyIsReleased(t *testing.T) {
 		scriptedAnswer{status: 200, hangs: true}.write(w, r)
 	})
 	dialect, _ := engine.ByKind("sglang")
-	calls := client.Dial(t.Context(), http.Header{}, run.Target{Engine: "main", Dialect: dialect})
+	calls := client.Dial(t.Context(), http.Header{}, run.Target{Engine: "main", Dialect: dialect}).(*Calls)
 	d, rejected := newDisaggregated(calls, client.prefills["main"], &engine.Request{ID: engine.CallID{Request: "1"}, Model: "m", Prompt: make([]uint32, 100_000), N: 1, MaxTokens: 9}, run.Retry{})
 	if rejected != nil {
 		t.Fatal(rejected)

@@ -97,7 +97,7 @@ func (c *Client) With(cfg *config.Config, dialects map[string]engine.Dialect, ra
 // Close closes idle connections.
 func (c *Client) Close() { c.pool.Close() }
 
-// Disaggregated reports whether prefill and decode of an engine are two calls.
+// Disaggregated implements [run.Dialer].
 func (c *Client) Disaggregated(engineName string) bool { return c.prefills[engineName] != nil }
 
 // Calls makes the model calls of one run, one at a time. It implements
@@ -111,8 +111,10 @@ type Calls struct {
 	stop   context.CancelFunc
 }
 
-// Dial prepares model calls to target that carry the headers head and end with ctx.
-func (c *Client) Dial(ctx context.Context, head http.Header, target run.Target) *Calls {
+var _ run.Dialer = (*Client)(nil)
+
+// Dial implements [run.Dialer]: it returns [Calls].
+func (c *Client) Dial(ctx context.Context, head http.Header, target run.Target) run.Upstream {
 	return &Calls{client: c, ctx: ctx, header: head, target: target}
 }
 

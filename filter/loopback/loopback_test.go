@@ -34,7 +34,7 @@ func TestCall(t *testing.T) {
 	})
 	forwarded := http.Header{"Host": {"api.example"}, "X-Request-Id": {"abc"}, "Traceparent": {"00-1"}, "Authorization": {"Bearer secret"}, "User-Agent": {""}}
 	unchanged := forwarded.Clone()
-	c := client.Dial(t.Context(), forwarded, run.Target{Engine: "main"})
+	c := client.Dial(t.Context(), forwarded, run.Target{Engine: "main"}).(*Calls)
 	c.send(&engine.HTTPRequest{Path: "/generate", Header: []engine.Header{{Name: "x-own", Value: "1"}}, Body: []byte("{}")})
 	defer c.Cancel()
 	status, body, _, err := answerOf(t, c.Events())
@@ -109,7 +109,7 @@ func TestCancel(t *testing.T) {
 		<-r.Context().Done()
 		close(gone)
 	})
-	c := client.Dial(context.Background(), http.Header{}, run.Target{})
+	c := client.Dial(context.Background(), http.Header{}, run.Target{}).(*Calls)
 	c.send(&engine.HTTPRequest{Path: "/"})
 	if e, _ := (<-c.Events()).Source.Next(); e.Status != http.StatusOK {
 		t.Fatalf("%+v", e)

@@ -55,7 +55,7 @@ func (c *Calls) send(wire *engine.HTTPRequest) {
 // call begins a call of no content.
 func call(t *testing.T, c *Client) <-chan run.Event {
 	t.Helper()
-	calls := c.Dial(t.Context(), http.Header{}, run.Target{})
+	calls := c.Dial(t.Context(), http.Header{}, run.Target{}).(*Calls)
 	calls.send(&engine.HTTPRequest{Path: "/"})
 	t.Cleanup(calls.Cancel)
 	return calls.Events()

@@ -1,7 +1,7 @@
 // Package messages speaks Anthropic's Messages API. [API] has what the operator has configured,
 // and [API.Endpoints] answers the requests. The package is the door of some rooms, lowest first:
 //
-//	names     the ids of calls and the names of tools, which reading and writing share
+//	names     the ids of calls and the names of searches, which reading and writing share
 //	toolset   the tools of a request: the client's, those that run here, searches, changes
 //	request   what reading has come to, and writing begins with
 //	read      reads the body of a request: JSON to a prepared model call

@@ -138,4 +138,3 @@ func FuzzBody(f *testing.F) {
 		}
 	})
 }
-

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -98,6 +99,16 @@ type Downstream interface {
 	SendBody(p []byte, end bool)
 	// SendError sends an error in place of the reply.
 	SendError(err *apierror.Error)
+}
+
+// Dialer prepares the model calls of runs. Package loopback makes them through Envoy's loopback
+// listener.
+type Dialer interface {
+	// Dial prepares the model calls of one run to target, which carry the headers head and end
+	// with ctx.
+	Dial(ctx context.Context, head http.Header, target Target) Upstream
+	// Disaggregated reports whether prefill and decode of an engine are two calls.
+	Disaggregated(engine string) bool
 }
 
 // Upstream makes the model calls of a run, one at a time.

@@ -56,7 +56,7 @@ func (c *client) read(resp *http.Response, r *reading) (string, error) {
 func (r *reading) text() string {
 	lines := r.lines
 	// llama.cpp's model has no player: its tokens are random.
-	if r.probe.timed || r.engine.Kind == llamacpp {
+	if r.probe.vague || r.engine.Kind == llamacpp {
 		return joined(lines)
 	}
 	for _, i := range slices.Sorted(maps.Keys(r.outputs)) {
@@ -283,6 +283,9 @@ func (r *reading) listShape(name string, list []any, completion int) string {
 	}
 	var parts []string
 	for _, one := range list {
+		if strings.HasPrefix(name, "output_t") {
+			one = likely(one)
+		}
 		// Many alike are shown once.
 		if part := r.shape(name, one, completion); !slices.Contains(parts, part) {
 			parts = append(parts, part)
@@ -293,6 +296,16 @@ func (r *reading) listShape(name string, list []any, completion int) string {
 		parts = append(parts[:most], "…")
 	}
 	return "[" + strings.Join(parts, " ") + "]"
+}
+
+// likely is an entry of SGLang's log probabilities, [value, id, text], with a number in place of the null
+// of an impossible token: which tokens are impossible is the model's affair.
+func likely(v any) any {
+	entry, ok := v.([]any)
+	if ok && len(entry) == 3 && entry[0] == nil {
+		return []any{json.Number("0.0"), entry[1], entry[2]}
+	}
+	return v
 }
 
 func (r *reading) stringShape(name, s string) string {
@@ -325,7 +338,7 @@ func (r *reading) numberShape(name string, n json.Number, completion int) string
 		switch {
 		case n.String() == strconv.Itoa(completion):
 			return "OUTPUT"
-		case r.probe.timed:
+		case r.probe.vague:
 			return "int"
 		}
 		return n.String()

@@ -97,7 +97,7 @@ func (c *client) ask(ctx context.Context, p *probe, id string, begun func() erro
 }
 
 func (c *client) generate(ctx context.Context, p *probe, id string) (*http.Response, *reading, error) {
-	prompt := p.ids()
+	prompt := p.ids(c.engine.Kind)
 	body, header := c.engine.encode(p, id, prompt)
 	resp, err := c.send(ctx, http.MethodPost, c.path(""), "application/json", body, header)
 	return resp, &reading{engine: c.engine, probe: p, id: id, prompt: len(prompt)}, err
@@ -132,9 +132,13 @@ func (c *client) twice(ctx context.Context, p *probe, id string) (string, error)
 	return "the second:\n" + second + "the first:\n" + before, errors.Join(err, failed)
 }
 
-// prefixed begins a request with a longer id, and another that is aborted by its own.
+// prefixed begins a request with a longer id, and another that is aborted by its own, or over gRPC left.
 func (c *client) prefixed(ctx context.Context, p *probe, id string) (string, error) {
 	return c.ask(ctx, p, id+"-c1", func() error {
+		// An aborted call never ends. What its client does instead aborts it as well.
+		if c.engine.service() != nil {
+			return c.left(ctx, p, id)
+		}
 		_, err := c.ask(ctx, p, id, func() error { return c.abort(ctx, id, false) })
 		return err
 	})
@@ -192,14 +196,20 @@ func (c *client) send(
 	return c.http.Do(req)
 }
 
-// ids is the prompt as far as it is token ids.
-func (p *probe) ids() []harmony.Token {
-	text, ok := p.prompt.(string)
-	if !ok {
+// ids is the prompt where it is token ids, and nothing else.
+func (p *probe) ids(kind string) []harmony.Token {
+	switch v := p.prompt.(type) {
+	case nil:
 		return conversation(p.script)
+	case string:
+		// So many of one id: another one for each API, because vLLM's two share a cache.
+		list := make([]harmony.Token, strings.Count(v, ","))
+		for i := range list {
+			list[i] = harmony.Token(len(kind)) //nolint:gosec // a short name
+		}
+		return list
 	}
-	// Zeros of a prompt that is too long.
-	return make([]harmony.Token, strings.Count(text, ","))
+	return nil
 }
 
 func show(name string, value any) string {

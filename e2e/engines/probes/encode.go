@@ -28,6 +28,9 @@ var ownNames = map[string]map[string]string{
 // encode returns the body of a request, for gRPC without its frame, and its headers.
 func (e Engine) encode(p *probe, id string, prompt []harmony.Token) (body []byte, header map[string]string) {
 	if s := e.service(); s != nil {
+		if prompt == nil {
+			panic("a call has no place for the prompt of " + p.name)
+		}
 		sampling := members{"top_p": 1, "top_k": s.noTopK, "repetition_penalty": 1, "n": 1}
 		maps.Copy(sampling, e.sampling(p))
 		top := members{"stream": !p.whole}

@@ -38,6 +38,9 @@ func (r *reading) readFrames(resp *http.Response) error {
 	for {
 		var prefix [5]byte
 		if _, err := io.ReadFull(resp.Body, prefix[:]); err != nil {
+			if r.probe.patience > 0 && resp.Request.Context().Err() != nil {
+				return r.add("no end")
+			}
 			break
 		}
 		message := make([]byte, binary.BigEndian.Uint32(prefix[1:]))

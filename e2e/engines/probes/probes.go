@@ -5,6 +5,7 @@
 package probes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,7 +29,8 @@ type Engine struct {
 	Variable string
 	// Cumulative says that its events have all ids so far.
 	Cumulative bool
-	// Block is the size in tokens of the blocks that it caches; 0: engine-sim's own. vLLM has 128 on a CPU.
+	// Block is the size in tokens of the blocks that it caches; 0: engine-sim's own. vLLM has 128 on a CPU,
+	// SGLang's radix cache single tokens.
 	Block int
 	// Directives make engine-sim this engine.
 	Directives string
@@ -36,13 +38,13 @@ type Engine struct {
 
 // Engines are those that are probed.
 var Engines = []Engine{
-	{Name: "sglang", Kind: sglang, Variable: "ENGINE_TEST_SGLANG", Cumulative: true, Directives: "output-ids=cumulative"},
-	{Name: "sglang-incremental", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_INCREMENTAL"},
+	{Name: "sglang", Kind: sglang, Variable: "ENGINE_TEST_SGLANG", Block: 1, Cumulative: true, Directives: "output-ids=cumulative"},
+	{Name: "sglang-incremental", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_INCREMENTAL", Block: 1},
 	{
-		Name: "sglang-no-tokenizer", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_NO_TOKENIZER", Cumulative: true,
-		Directives: "output-ids=cumulative",
+		Name: "sglang-no-tokenizer", Kind: sglang, Variable: "ENGINE_TEST_SGLANG_NO_TOKENIZER", Block: 1, Cumulative: true,
+		Directives: "output-ids=cumulative tokenizer=none",
 	},
-	{Name: "sglang-grpc", Kind: sglangGRPC, Variable: "ENGINE_TEST_SGLANG_GRPC"},
+	{Name: "sglang-grpc", Kind: sglangGRPC, Variable: "ENGINE_TEST_SGLANG_GRPC", Block: 1},
 	{Name: "vllm", Kind: vllm, Variable: "ENGINE_TEST_VLLM", Block: 128},
 	{Name: "vllm-generate", Kind: vllmGenerate, Variable: "ENGINE_TEST_VLLM", Block: 128},
 	{Name: "vllm-grpc", Kind: vllmGRPC, Variable: "ENGINE_TEST_VLLM_GRPC", Block: 128},
@@ -75,8 +77,11 @@ type probe struct {
 	prompt   any     // in place of the script's token ids
 	whole    bool    // the answer is not a stream
 	act      action
-	// timed says that the size of the output depends on when something is done.
-	timed bool
+	// vague says that the output is not compared: its size depends on when something is done, or its
+	// tokens on the weights.
+	vague bool
+	// patience bounds an answer that may never end, which the answer then says; 0: it has to.
+	patience time.Duration
 
 	// A request that is none for tokens, with the path and the body as they are.
 	method, path, contentType, body string
@@ -106,21 +111,37 @@ func Run(ctx context.Context, e Engine, url string) ([]Answer, error) {
 	c := newClient(e, url)
 	defer c.close()
 
+	// An engine that has served others has the common beginning of all prompts in its cache: let one that
+	// has just started have it too.
+	warm := probe{name: "warm-up", script: brief}
+	if _, err := c.bounded(ctx, &warm); err != nil {
+		return nil, err
+	}
+
 	var answers []Answer
 	for i := range table {
 		p := &table[i]
 		if !p.isFor(e.Kind) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, wait)
-		text, err := c.probe(limited, p)
-		cancel()
+		text, err := c.bounded(ctx, p)
 		if err != nil {
-			return answers, fmt.Errorf("probe %q: %w", p.name, err)
+			return answers, err
 		}
 		answers = append(answers, Answer{p.name, text})
 	}
 	return answers, nil
+}
+
+// bounded sends a probe and waits so long at most.
+func (c *client) bounded(ctx context.Context, p *probe) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(p.patience, wait))
+	defer cancel()
+	text, err := c.probe(limited, p)
+	if err != nil {
+		return "", fmt.Errorf("probe %q: %w", p.name, err)
+	}
+	return text, nil
 }
 
 func (p *probe) isFor(kind string) bool {

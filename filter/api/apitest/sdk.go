@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"bytes"
 	"maps"
 	"os"
 	"os/exec"
@@ -126,9 +127,12 @@ func (o Objects) KnowsPython(t *testing.T, class string, opaque map[string]strin
 		t.Skip("make venv installs openai-python")
 	}
 
-	out, err := exec.CommandContext(t.Context(), python, "../../e2e/python/request_fields.py", class).Output()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), python, "../../e2e/python/request_fields.py", class)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; if a module is missing, make venv installs it:\n%s", err, &said)
 	}
 
 	for path := range strings.FieldsSeq(string(out)) {

@@ -16,10 +16,10 @@ func Example() {
 	fmt.Println(names.Shown("call_x"), names.CallID("toolu_x"), names.CallID("call_x"))
 	fmt.Println(names.ShownServed(docs, "call_x"), names.ServedID("mcptoolu_x"))
 	fmt.Println(names.ShownServed(search, "call_x"), names.ServedID("srvtoolu_x"))
-	fmt.Println(names.BuiltinOf("web_search_20250305") == search.Builtin.Name, names.OfBuiltin(search))
+	fmt.Println(names.SearchOf("tool_search_tool_bm25_20251119"))
 	// Output:
 	// toolu_x call_x call_x
 	// mcptoolu_x call_x
 	// srvtoolu_x call_x
-	// true web_search
+	// tool_search_tool_bm25
 }

@@ -1,5 +1,5 @@
 // Package names is what reading and writing a message have to call the same: the ids of
-// calls, and the names and types of the tools that run here.
+// calls, and the searches for tools.
 //
 // A call has an id of package turn inside (call_), and one for clients: which prefix it has
 // there says who makes the call. A reply shows the id, and the next request sends it back:
@@ -20,7 +20,6 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
 // What ids of calls begin with: callPrefix as package turn makes them, toolPrefix as clients
@@ -65,32 +64,6 @@ func ServedID(shown string) string {
 
 // ShownSearch returns the id of a search for tools, as clients know it.
 func ShownSearch(callID string) string { return builtinPrefix + strings.TrimPrefix(callID, callPrefix) }
-
-// The names of the built-in tools as clients of Anthropic's API know them.
-const (
-	WebSearch     = "web_search"
-	CodeExecution = "code_execution"
-)
-
-// OfBuiltin returns the name under which clients know a built-in tool.
-func OfBuiltin(s *hosted.Server) string {
-	if s.Builtin.Name == tools.CodeInterpreter {
-		return CodeExecution
-	}
-	return WebSearch
-}
-
-// BuiltinOf returns the built-in tool of a tool's type, which ends with the date of its
-// version; "" if there is none.
-func BuiltinOf(kind string) tools.Builtin {
-	switch {
-	case strings.HasPrefix(kind, WebSearch+"_"):
-		return tools.WebSearch
-	case strings.HasPrefix(kind, CodeExecution+"_"):
-		return tools.CodeInterpreter
-	}
-	return ""
-}
 
 // The searches for tools, by the names that clients know.
 const (

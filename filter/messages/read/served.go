@@ -82,6 +82,9 @@ func (m *message) readServedCall(v jsontext.Field) *apierror.Error {
 	return nil
 }
 
+// codeName is the name under which clients know the code interpreter.
+const codeName = "code_execution"
+
 // servedCall returns the call of a block. Code is called as the model does it.
 func servedCall(id, name string, v jsontext.Field) turn.Item {
 	call := turn.Item{
@@ -90,7 +93,7 @@ func servedCall(id, name string, v jsontext.Field) turn.Item {
 
 	// The input of code_execution is an object, but gpt-oss was trained to write the code alone.
 	input := v.Get("input")
-	if code := input.Get("code"); name == names.CodeExecution && code.Type == gjson.String {
+	if code := input.Get("code"); name == codeName && code.Type == gjson.String {
 		call.Namespace, call.Name, call.Builtin = hosted.NamespaceOf(tools.CodeInterpreter), "", true
 		call.Text = code.Str
 	} else if input.IsObject() {

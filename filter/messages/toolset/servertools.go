@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -30,6 +32,17 @@ type serverTools struct {
 	later []Deferred
 }
 
+// builtinOf returns the built-in tool of a tool's type, which ends with the date of its
+// version; "" if there is none.
+func builtinOf(kind string) tools.Builtin {
+	for _, b := range hosted.Builtins {
+		if b.Block != "" && strings.HasPrefix(kind, b.Block+"_") {
+			return b.Name
+		}
+	}
+	return ""
+}
+
 // readServerTool reads a tool that is none of the client's functions: a toolset of the client,
 // or a tool that Anthropic's service runs. Where the filter cannot run
 // it, it is ignored: most clients can do without.
@@ -43,7 +56,7 @@ func (r *Reader) readServerTool(kind string, v jsontext.Field) *apierror.Error {
 	if name := names.SearchOf(kind); name != "" {
 		return r.readSearch(kind, name, v)
 	}
-	s := hosted.FindBuiltin(r.config.Client, r.config.Builtins, names.BuiltinOf(kind), r.rc.Tenant)
+	s := hosted.FindBuiltin(r.config.Client, r.config.Builtins, builtinOf(kind), r.rc.Tenant)
 	if s == nil {
 		// A tool that says what it takes is one that the client runs, whatever its type is.
 		if v.Get("input_schema").IsObject() {
@@ -256,7 +269,7 @@ func (r *Reader) named(name string) []turn.ToolName {
 	var found []turn.ToolName
 	for _, s := range r.served.servers {
 		switch {
-		case s.Builtin != nil && names.OfBuiltin(s) == name:
+		case s.Builtin != nil && s.Builtin.Block == name:
 			for _, tool := range s.Names() {
 				found = append(found, turn.ToolName{Namespace: s.Label, Name: tool, Builtin: s.Space().System})
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -366,7 +365,7 @@ func (a *availability) find(change *Change) ([]turn.ToolName, *apierror.Error) {
 			return []turn.ToolName{toolName(change.name)}, nil
 		}
 		for _, s := range r.served.servers {
-			if s.Builtin != nil && names.OfBuiltin(s) == change.name {
+			if s.Builtin != nil && s.Builtin.Block == change.name {
 				return a.toolsOf(s), nil
 			}
 		}

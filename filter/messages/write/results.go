@@ -25,7 +25,7 @@ func appendCallHead(dst []byte, maker reply.Maker, s *hosted.Server, call *turn.
 	case s == nil:
 		kind, id = "tool_use", names.Shown(call.ID)
 	case s.Builtin != nil:
-		kind, id, name = "server_tool_use", names.ShownServed(s, call.ID), names.OfBuiltin(s)
+		kind, id, name = "server_tool_use", names.ShownServed(s, call.ID), s.Builtin.Block
 	default:
 		id = names.ShownServed(s, call.ID)
 	}
@@ -47,7 +47,7 @@ func (e *encoder) appendResult(dst []byte, made *hostedCall, result *tools.Resul
 	s := made.server
 	kind := "mcp_tool_result"
 	if s.Builtin != nil {
-		kind = names.OfBuiltin(s) + "_tool_result"
+		kind = s.Builtin.Block + "_tool_result"
 	}
 	dst = jsontext.AppendString(append(dst, `{"type":`...), kind)
 	dst = jsontext.AppendString(append(dst, `,"tool_use_id":`...), names.ShownServed(s, made.call.ID))

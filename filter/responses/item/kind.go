@@ -1,5 +1,7 @@
 package item
 
+import "github.com/envoy-harmony/envoy-harmony/filter/hosted"
+
 // The statuses of responses and items.
 const (
 	StatusQueued     = "queued"
@@ -47,6 +49,8 @@ type Names struct {
 	Part   string // the type of its one part; "" if it has none
 	Text   string // the member of the done event that has the text
 	Step   string // of the events of its tool's progress
+	// Of a call of a built-in tool: its type, and the step of it that is made here.
+	Type, Doing string
 }
 
 var names = [...]Names{
@@ -55,18 +59,35 @@ var names = [...]Names{
 	Answer:      {Prefix: "msg_", Event: "response.output_text", Part: "output_text", Text: "text"},
 	Function:    {Prefix: "fc_", Event: "response.function_call_arguments", Text: "arguments"},
 	Custom:      {Prefix: "ctc_", Event: "response.custom_tool_call_input", Text: "input"},
-	MCPCall:     {Prefix: "mcp_", Event: "response.mcp_call_arguments", Text: "arguments", Step: "response.mcp_call"},
+	MCPCall:     {Prefix: "mcp_", Event: "response.mcp_call_arguments", Text: "arguments", Step: "response.mcp_call", Type: "mcp_call"},
 	MCPApproval: {Prefix: "mcpr_"},
 	MCPList:     {Prefix: "mcpl_", Step: "response.mcp_list_tools"},
-	WebSearch:   {Prefix: "ws_", Step: "response.web_search_call"},
+	WebSearch: {
+		Prefix: "ws_",
+		Step:   "response.web_search_call",
+		Type:   "web_search_call",
+		Doing:  ".searching",
+	},
 	Code: {
 		Prefix: "ci_",
 		Event:  "response.code_interpreter_call_code",
 		Text:   "code",
 		Step:   "response.code_interpreter_call",
+		Type:   "code_interpreter_call",
+		Doing:  ".interpreting",
 	},
-	FileSearch: {Prefix: "fs_", Step: "response.file_search_call"},
-	Image:      {Prefix: "ig_", Step: "response.image_generation_call"},
+	FileSearch: {
+		Prefix: "fs_",
+		Step:   "response.file_search_call",
+		Type:   "file_search_call",
+		Doing:  ".searching",
+	},
+	Image: {
+		Prefix: "ig_",
+		Step:   "response.image_generation_call",
+		Type:   "image_generation_call",
+		Doing:  ".generating",
+	},
 	ToolSearch: {Prefix: "tsc_"},
 	ToolsFound: {Prefix: "tso_"},
 	Shell:      {Prefix: "sh_", Event: "response.shell_call_command"},
@@ -82,6 +103,17 @@ const OpenReasoningEvent = "response.reasoning"
 
 // Names are the words of the kind. They must not be changed.
 func (k Kind) Names() *Names { return &names[k] }
+
+// OfBuiltin returns the kind of the items that calls of a built-in tool become: that with the type of
+// the tool's row.
+func OfBuiltin(b *hosted.Builtin) Kind {
+	for kind := range names {
+		if names[kind].Type == b.Item {
+			return Kind(kind)
+		}
+	}
+	return Unknown
+}
 
 // OnlyWhole reports whether clients see the item only when it is complete.
 func (k Kind) OnlyWhole() bool {

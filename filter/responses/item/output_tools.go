@@ -77,22 +77,19 @@ func (o *Output) appendTools(dst []byte) []byte {
 
 // appendBuiltin appends the JSON of an item about a built-in tool.
 func (o *Output) appendBuiltin(dst []byte, status string, text []byte) []byte {
+	dst = o.appendHead(dst, o.Kind.Names().Type, status)
 	switch o.Kind {
 	case WebSearch:
-		dst = o.appendHead(dst, "web_search_call", status)
 		return append(o.appendBrowsing(append(dst, `,"action":`...)), '}')
 	case Code:
-		dst = o.appendHead(dst, "code_interpreter_call", status)
 		dst = jsontext.AppendString(append(dst, `,"container_id":`...), o.Container)
 		dst = append(append(append(dst, `,"code":"`...), text...), '"')
 		return append(o.appendOutputs(append(dst, `,"outputs":`...)), '}')
 	case FileSearch:
-		dst = o.appendHead(dst, "file_search_call", status)
 		// The results are for the model: servers return texts, not the files that this member lists.
 		return append(o.appendQueries(append(dst, `,"queries":[`...)), `],"results":null}`...)
 	}
 
-	dst = o.appendHead(dst, "image_generation_call", status)
 	// What the model has made of the request.
 	if prompt := o.Arguments.Get("prompt"); prompt.Type == gjson.String {
 		dst = jsontext.AppendString(append(dst, `,"revised_prompt":`...), prompt.Str)

@@ -10,15 +10,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// builtinItems are the items that calls of built-in tools become.
-var builtinItems = map[tools.Builtin]item.Kind{
-	tools.WebSearch:       item.WebSearch,
-	tools.CodeInterpreter: item.Code,
-	tools.Container:       item.MCPCall,
-	tools.FileSearch:      item.FileSearch,
-	tools.ImageGeneration: item.Image,
-}
-
 // beginBuiltin takes a call of a built-in tool that the model has completed, and
 // returns what has to be done for it.
 func (o *output) beginBuiltin(it *outputItem) tools.Job {
@@ -29,18 +20,14 @@ func (o *output) beginBuiltin(it *outputItem) tools.Job {
 	switch it.Kind {
 	case item.Code:
 		o.events.text(it)
-		o.events.itemStep(it, ".interpreting")
+		o.events.itemStep(it, it.Kind.Names().Doing)
 	case item.MCPCall:
 		o.events.text(it)
 	default:
 		// These items come whole: only with its arguments is known what a call is about.
 		it.Address = o.address(it)
 		o.announce(it)
-		doing := ".searching"
-		if it.Kind == item.Image {
-			doing = ".generating"
-		}
-		o.events.itemStep(it, doing)
+		o.events.itemStep(it, it.Kind.Names().Doing)
 	}
 
 	return job

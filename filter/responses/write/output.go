@@ -67,7 +67,7 @@ func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 	case h != nil && h.Builtin != nil && !h.Offers(call.Name):
 		return item.Unknown
 	case h != nil && h.Builtin != nil:
-		return builtinItems[h.Builtin.Name]
+		return item.OfBuiltin(h.Builtin)
 	case h != nil && h.NeedsApproval(h.FromModel(call.Name)):
 		return item.MCPApproval
 	case h != nil:

@@ -32,6 +32,7 @@ type Behavior struct {
 	Headers       HeaderForm
 	Ungrammatical bool
 	Cumulative    bool
+	NoTokenizer   bool
 	Cut           Count
 	CRLF          bool
 	Comments      bool
@@ -118,6 +119,9 @@ func (b *Behavior) set(key, value string) (err error) {
 	case "output-ids":
 		b.Cumulative = value == "cumulative"
 		err = oneOf(value, "cumulative", "incremental")
+	case "tokenizer":
+		b.NoTokenizer = value == "none"
+		err = oneOf(value, "own", "none")
 	case "grammar":
 		b.Ungrammatical = value == "ignore"
 		err = oneOf(value, "obey", "ignore")

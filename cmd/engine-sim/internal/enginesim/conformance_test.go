@@ -128,7 +128,7 @@ func TestLogprobs(t *testing.T) {
 		r := ask("THINK naïve 🙂\nSAY Hello, naïve 🙂 and more!", func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, top })
 		want := talk(t, New(Options{}), "sglang", "", r)
 		checkLogprobs(t, want, top)
-		for kind := range strings.FieldsSeq(logprobKinds) {
+		for _, kind := range logprobKinds {
 			got := talk(t, New(Options{}), kind, "", r)
 			checkLogprobs(t, got, top)
 			count := top

@@ -83,7 +83,7 @@ func readGrammar(tag string) (*grammar, *apiError) {
 		Format *grammar `json:"format"`
 	}
 	if json.Unmarshal([]byte(tag), &root) != nil || root.Type != "structural_tag" || root.Format == nil {
-		return nil, badRequest("", invalidTag)
+		return nil, badTag()
 	}
 	if err := root.Format.check(); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func readGrammar(tag string) (*grammar, *apiError) {
 // engine are internal errors: a stop token that the grammar requires, and a token
 // that follows another element in a sequence.
 func (g *grammar) check() *apiError {
-	invalid := badRequest("", invalidTag)
+	invalid := badTag()
 	broken := &apiError{
 		status: http.StatusInternalServerError, message: "Internal server error", kind: "InternalServerError",
 	}

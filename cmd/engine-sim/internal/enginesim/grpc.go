@@ -61,12 +61,16 @@ type grpcAPI struct {
 	// has a finish reason (TensorRT-LLM).
 	together  bool
 	abortable bool // by the id of a request (SGLang)
+	lenient   bool // takes any value of a sampling parameter (SGLang)
+	// The error of a prompt that leaves no room for what an engine keeps free; nil: it keeps none.
+	tooLong func(limit, size int) *apiError
 	// Refuses what only this engine refuses, or in other words, given the error so far; nil: nothing.
 	check func(err *apiError, p params, limit, size int) *apiError
 	unset []string // members of which zero stands for the default
 	// A stop id of the request is named as the match, even if it is the primary end token, where the engine
 	// ignores its own (vLLM).
 	namesListed bool
+	namesEnd    bool // the primary end token is named as the match too (SGLang)
 	// reads which part of a request this engine does; nil: always all
 	partOf   func(*Sim, params) (*requestPart, *apiError)
 	transfer protowire.Number // field number of kv_transfer_params_json in a Complete
@@ -152,10 +156,10 @@ var sglangGRPC = grpcAPI{
 	},
 	readLogprobs: params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
 	info: infoFields{
-		id: []protowire.Number{1, 6}, generation: 3, context: 7, input: 14, vocabulary: 8, kind: 10, stops: 11,
-		architectures: 15,
+		id: []protowire.Number{1, 2, 6}, generation: 3, context: 7, input: 14, vocabulary: 8, kind: 10, stops: 11,
+		architectures: 15, health: "Health check passed",
 	},
-	repeats: true, abortable: true,
+	repeats: true, abortable: true, namesEnd: true, lenient: true, tooLong: inputTooLong,
 }
 
 var trtllmGRPC = grpcAPI{
@@ -342,7 +346,12 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	var sampling sampling
 	var err *apiError
 	if req.prompt, err = p.takePrompt("input_ids"); err == nil {
-		sampling, err = p.unlessZero(a.unset).readSampling(defaults, a.min, a.max, "seed")
+		read := params.readSampling
+		if a.lenient {
+			read = params.takeSampling
+		}
+		sampling, err = read(p.unlessZero(a.unset), defaults, a.min, a.max, "seed")
+		sampling.n = max(sampling.n, 1)
 	}
 	if a.check != nil {
 		err = a.check(err, p.unlessZero(a.unset), limit, len(req.prompt))
@@ -351,6 +360,9 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 		return req, err
 	}
 
+	if a.tooLong != nil && len(req.prompt) >= limit-inputReserve {
+		return req, a.tooLong(limit-inputReserve, len(req.prompt))
+	}
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
@@ -367,7 +379,7 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 func (a grpcAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
 	message := err.message
 	if a.abortable && err.grammar != "" {
-		message = err.refusedGrammar()
+		message = err.grammar
 	}
 	writeGRPCStatus(w, err.status, message)
 }
@@ -388,7 +400,7 @@ type grpcReply struct {
 func (r *grpcReply) event(b []byte, c *choice, from int) []byte {
 	ids := r.visibleIDs(c, from)
 	// A chunk without ids says nothing. What the stop token would add is in the Complete.
-	if len(ids) == 0 {
+	if len(ids) == 0 && c.maxTokens > 0 {
 		return b
 	}
 
@@ -443,8 +455,8 @@ func (r *grpcReply) last(b []byte, c *choice) []byte {
 		r.message = protowire.AppendString(protowire.AppendTag(r.message, f.finish, protowire.BytesType), finish)
 	}
 
-	// No engine names its primary end token as the one that matched, if it is not told to ignore it.
-	named := r.api.namesListed && c.ignoreEOS
+	// vLLM names its primary end token as the one that matched only if it is told to ignore it.
+	named := r.api.namesListed && c.ignoreEOS || r.api.namesEnd
 	if n := len(c.output); finish == "stop" && (c.output[n-1] != harmony.TokenReturn || named) {
 		r.integer(f.matched, int(c.output[n-1]))
 	}

@@ -65,7 +65,7 @@ func unknownGRPC(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	w.Header().Set("content-type", grpcType)
-	setGRPCStatus(w.Header(), "", grpcUnimplemented, "unknown method "+r.URL.Path)
+	setGRPCStatus(w.Header(), "", grpcUnimplemented, "Method not found!")
 	w.WriteHeader(http.StatusOK)
 	return true
 }
@@ -94,7 +94,7 @@ func (f infoFields) append(b []byte, s *Sim) []byte {
 	// bound of a prompt beside it.
 	if f.input > 0 {
 		integer(f.context, 8*length)
-		integer(f.input, length)
+		integer(f.input, length-inputReserve)
 	} else {
 		integer(f.context, length)
 	}

@@ -36,7 +36,7 @@ func TestGRPCCalls(t *testing.T) {
 		path, message, status string
 	}{
 		{"/vllm.grpc.engine.VllmEngine/HealthCheck", "\x00\x00\x00\x00\x0a\x08\x01\x12\x06Health", "0"},
-		{"/sglang.grpc.scheduler.SglangScheduler/HealthCheck", "\x00\x00\x00\x00\x02\x08\x01", "0"},
+		{"/sglang.grpc.scheduler.SglangScheduler/HealthCheck", "\x00\x00\x00\x00\x17\x08\x01\x12\x13Health check passed", "0"},
 		{"/trtllm.TrtllmService/HealthCheck", "\x00\x00\x00\x00\x04\x0a\x02OK", "0"},
 		{"/sglang.grpc.scheduler.SglangScheduler/GetServerInfo", "\x00\x00\x00\x00\x00", "0"},
 		{"/sglang.grpc.scheduler.SglangScheduler/GetLoads", "", "12"},

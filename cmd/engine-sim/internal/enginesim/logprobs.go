@@ -186,7 +186,7 @@ func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []by
 		if t.value == impossible {
 			return fmt.Appendf(nil, `[null,%d,null],`, t.id)
 		}
-		return fmt.Appendf(nil, `[%v,%d,null],`, t.value, t.id)
+		return fmt.Appendf(nil, `[%s,%d,null],`, pythonFloat(float64(t.value)), t.id)
 	}
 
 	var own, tops []byte

@@ -37,8 +37,9 @@ type choice struct {
 	limits
 	random  *rand.Rand
 	output  []harmony.Token
-	finish  string // "" while the choice runs
-	offPlan bool   // min_tokens kept it from stopping within its sequence
+	finish  string    // "" while the choice runs
+	refused *apiError // why SGLang has ended it: its grammar
+	offPlan bool      // min_tokens kept it from stopping within its sequence
 }
 
 func newChoice(index int, seq sequence, l limits, seed uint64) *choice {

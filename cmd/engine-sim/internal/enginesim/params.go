@@ -177,9 +177,17 @@ type sampling struct {
 	grammar     *grammar
 }
 
-// readSampling reads and checks the sampling parameters. Three of them have
-// different names in each API.
+// readSampling reads and checks the sampling parameters.
 func (p params) readSampling(s sampling, minName, maxName, seedName string) (sampling, *apiError) {
+	s, err := p.takeSampling(s, minName, maxName, seedName)
+	if err == nil {
+		err = s.check(minName, maxName)
+	}
+	return s, err
+}
+
+// takeSampling reads the sampling parameters. Three of them have different names in each API.
+func (p params) takeSampling(s sampling, minName, maxName, seedName string) (sampling, *apiError) {
 	if err := p.getAll(
 		field{"temperature", &s.temperature}, field{"top_p", &s.topP}, field{"n", &s.n}, field{minName, &s.minTokens},
 		field{maxName, &s.maxTokens}, field{"stop_token_ids", &s.stops}, field{"ignore_eos", &s.ignoreEOS},
@@ -200,21 +208,24 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 		}
 	}
 
+	return s, nil
+}
+
+func (s sampling) check(minName, maxName string) *apiError {
 	switch {
 	case s.temperature < s.coldest:
-		return s, outOfRange("temperature", "non-negative", s.temperature)
+		return outOfRange("temperature", "non-negative", s.temperature)
 	case s.topP <= 0 || s.topP > 1:
-		return s, outOfRange("top_p", "in (0, 1]", s.topP)
+		return outOfRange("top_p", "in (0, 1]", s.topP)
 	case s.n < 1:
-		return s, badRequest("", fmt.Sprintf("n must be at least 1, got %d.", s.n))
+		return badRequest("", fmt.Sprintf("n must be at least 1, got %d.", s.n))
 	case s.maxTokens < 1:
-		return s, tooFewTokens(maxName, s.maxTokens)
+		return tooFewTokens(maxName, s.maxTokens)
 	case s.minTokens > s.maxTokens:
-		return s, badRequest("", fmt.Sprintf("%s must be less than or equal to %s=%d, got %d.",
+		return badRequest("", fmt.Sprintf("%s must be less than or equal to %s=%d, got %d.",
 			minName, maxName, s.maxTokens, s.minTokens))
 	}
-
-	return s, nil
+	return nil
 }
 
 func outOfRange(name, want string, got float64) *apiError {

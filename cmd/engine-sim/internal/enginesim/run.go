@@ -101,8 +101,11 @@ func (r *run) single(w http.ResponseWriter) string {
 			r.tokens(c, 64)
 		}
 	}
-	if r.ctx.Err() != nil {
+	if r.ctx.Err() != nil && !r.aborted() {
 		return StateCancelled
+	}
+	for _, c := range r.choices {
+		r.cutShort(c)
 	}
 	if r.req.form == formFrames {
 		if r.wire.begin() != nil || r.wire.event(r.reply.single) != nil || r.wire.done() != nil {
@@ -153,7 +156,7 @@ func (r *run) advance(c *choice, n int) error {
 		r.tokens(c, n)
 	}
 
-	if len(c.output) == from {
+	if len(c.output) == from && c.finish == "" {
 		return nil
 	}
 	return r.send(c, from)
@@ -182,6 +185,10 @@ func (r *run) send(c *choice, from int) error {
 }
 
 func (r *run) tokens(c *choice, n int) {
+	// SGLang takes a limit of no token.
+	if c.maxTokens == 0 {
+		c.finish = "length"
+	}
 	for i := 0; i < n && c.finish == "" && r.ctx.Err() == nil; i++ {
 		sleep(r.ctx.Done(), max(r.req.behavior.Delay, c.pause()))
 		r.awaitDue(len(c.output))
@@ -216,25 +223,42 @@ func (r *run) awaitDue(i int) {
 
 // endCancelled ends a response whose client has disconnected or aborted it.
 func (r *run) endCancelled() string {
-	if !errors.Is(context.Cause(r.ctx), errAborted) {
+	if !r.aborted() {
+		return StateCancelled
+	}
+	if r.waits() && r.req.form == formFrames {
+		_ = r.wire.sendError(badRequest("", abortedByID)) // the client may have disconnected
 		return StateCancelled
 	}
 	// After an abort SGLang ends each choice with a finish reason, which a client may still read.
-	finish := "abort"
-	if r.req.limits.grammar != nil && len(r.choices[0].output) == 0 {
-		finish = abortedInQueue
-		if r.req.form == formFrames {
-			_ = r.wire.sendError(badRequest("", abortedByID)) // the client may have disconnected
-			return StateCancelled
-		}
-	}
 	for _, c := range r.choices {
-		if c.finish == "" && r.sendFinish(c, finish) != nil {
+		from := len(c.output)
+		if r.cutShort(c) && r.send(c, from) != nil {
 			break
 		}
 	}
 	_ = r.wire.done() // the client may have disconnected
 	return StateCancelled
+}
+
+// aborted reports whether the request was aborted by its id.
+func (r *run) aborted() bool { return errors.Is(context.Cause(r.ctx), errAborted) }
+
+// waits reports whether the request waits for its grammar.
+func (r *run) waits() bool { return r.req.limits.grammar != nil && len(r.choices[0].output) == 0 }
+
+// cutShort ends a choice that is aborted, unless it has ended: with the token that is being computed.
+func (r *run) cutShort(c *choice) bool {
+	if c.finish != "" {
+		return false
+	}
+	if r.waits() {
+		c.finish = abortedInQueue
+		return true
+	}
+	c.step()
+	c.finish = "abort"
+	return true
 }
 
 func (r *run) sendFinish(c *choice, finish string) error {

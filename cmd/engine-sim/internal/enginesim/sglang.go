@@ -23,6 +23,9 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 		field{"rid", &req.id}, field{"stream", &req.stream},
 		field{"cache_salt", &req.salt}, field{"sampling_params", &inner},
 	); err != nil {
+		return nil, ofMember(err, p)
+	}
+	if err := firstOf(p.checkElements(), params(inner).checkContract()); err != nil {
 		return nil, err
 	}
 
@@ -48,16 +51,10 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	}
 
 	// 128 is SGLang's own default.
-	defaults := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}
-	err = params(inner).checkSGLangRanges()
-	sampling := defaults
-	if err == nil {
-		sampling, err = params(inner).readSampling(defaults, "min_new_tokens", "max_new_tokens", "sampling_seed")
-	}
-	if err != nil && err.grammar == "" {
-		err.kind, err.param = "invalid_request_error", ""
-	}
+	sampling := sampling{temperature: 1, topP: 1, n: 1, maxTokens: 128}
+	late, err := params(inner).readSGLang(&sampling)
 	if err != nil {
+		err.kind, err.param = "invalid_request_error", ""
 		return req, err
 	}
 
@@ -82,9 +79,62 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 		return req, err
 	}
 
+	req.late = late
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - size)
 	return req, nil
+}
+
+// readSGLang reads and checks the sampling parameters. late is why a grammar does not compile, which
+// SGLang finds after everything else.
+func (p params) readSGLang(s *sampling) (late, err *apiError) {
+	if err := p.checkSGLangRanges(); err != nil {
+		return nil, err
+	}
+	*s, err = p.takeSampling(*s, "min_new_tokens", "max_new_tokens", "sampling_seed")
+	if err != nil && err.grammar != "" {
+		late, err = err, nil
+	}
+
+	switch {
+	case err != nil:
+	case s.maxTokens < 0:
+		err = refusal("max_new_tokens must be at least 0, got %d.", s.maxTokens)
+	case s.minTokens > s.maxTokens:
+		err = refusal("min_new_tokens must be in [0, max_new_tokens(%d)], got %d.", s.maxTokens, s.minTokens)
+	}
+	s.n = max(s.n, 1)
+	return late, err
+}
+
+// refuse returns why SGLang does not take the request after it has taken its parameters, nil if it does.
+func (req *modelRequest) refuse() *apiError {
+	err := req.late
+	if req.behavior.NoTokenizer {
+		switch {
+		case req.limits.minTokens > 0:
+			return refusal("min_new_tokens=%d is unavailable when skip_tokenizer_init=True "+
+				"(requires tokenizer for eos_token_id).", req.limits.minTokens)
+		case err != nil || req.limits.grammar != nil:
+			err = refusal("")
+			err.grammar = "Grammar-based generation (json_schema, regex, ebnf, structural_tag) is not supported when " +
+				"the server is launched with --grammar-backend none"
+		}
+	}
+	if err != nil {
+		err.request = req
+	}
+	return err
+}
+
+// inputReserve are the tokens of the context that SGLang's scheduler keeps free of a prompt.
+const inputReserve = 6
+
+// inputTooLong is the scheduler's error of a prompt, which comes through only over gRPC: the HTTP server
+// refuses one by the context alone.
+func inputTooLong(limit, size int) *apiError {
+	return refusal("Input length (%d tokens) exceeds the maximum allowed length (%d tokens). "+
+		"Use a shorter input or enable --allow-auto-truncate.", size, limit)
 }
 
 // refusal is an error of the request in the words of SGLang.
@@ -136,8 +186,17 @@ func (p params) checkSGLangRanges() *apiError {
 // writeError answers a streaming request with an error in the stream, like SGLang
 // does.
 func (sglangAPI) writeError(w http.ResponseWriter, err *apiError, stream bool) {
+	if err.body != nil {
+		writeJSON(w, err.status, err.body)
+		return
+	}
+
+	message := err.message
+	if err.grammar != "" {
+		message = err.grammar
+	}
 	if !stream {
-		writeJSON(w, err.status, append(appendQuoted([]byte(`{"error":{"message":`), err.message), "}}"...))
+		writeJSON(w, err.status, append(appendQuoted([]byte(`{"error":{"message":`), message), "}}"...))
 		return
 	}
 	o := newWire(w, formEvents, Behavior{})
@@ -147,12 +206,13 @@ func (sglangAPI) writeError(w http.ResponseWriter, err *apiError, stream bool) {
 }
 
 // appendSGLangError appends the event of a request that is refused. A grammar is compiled later
-// than the rest is checked: its refusal ends an answer that has begun, after a token of any kind.
+// than the rest is checked: its refusal ends an answer to a prompt of one token, after a token of any kind.
 func appendSGLangError(b []byte, err *apiError) []byte {
 	if err.grammar != "" {
-		b = append(b, `{"text":" wol","output_ids":[37165],"meta_info":{"id":"","finish_reason":`...)
-		b = appendSGLangAbort(b, err.refusedGrammar(), err.status, "BadRequestError")
-		return append(b, `,"completion_tokens":1,"cached_tokens":0}}`...)
+		req := *err.request
+		req.n, req.prompt = 1, make([]harmony.Token, 1)
+		c := &choice{output: []harmony.Token{37165}, finish: "abort", refused: err}
+		return sglangAPI{}.begin(nil, &req, []*choice{c}).event(b, c, 0)
 	}
 
 	b = append(b, `{"error":{"message":`...)
@@ -209,7 +269,7 @@ func (r *sglangReply) event(b []byte, c *choice, from int) []byte {
 	// Ids and text are from the beginning unless the server runs with --incremental-streaming-output.
 	case r.req.behavior.Cumulative:
 		ids, text = c.output, t.all
-	// On an abort SGLang repeats the last id.
+	// An end without a token repeats the last id.
 	case len(ids) == 0 && len(c.output) > 0:
 		ids = c.output[len(c.output)-1:]
 	}
@@ -246,9 +306,11 @@ func (r *sglangReply) id(c *choice) string {
 
 // object appends a response without its closing bracket.
 func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []byte) []byte {
-	b = append(b, `{"text":`...)
-	b = appendQuoted(b, string(text))
-	b = append(b, `,"output_ids":`...)
+	b = append(b, '{')
+	if !r.req.behavior.NoTokenizer {
+		b = append(appendQuoted(append(b, `"text":`...), string(text)), ',')
+	}
+	b = append(b, `"output_ids":`...)
 	b = appendIDs(b, ids)
 	b = append(b, `,"meta_info":{"id":`...)
 	b = appendQuoted(b, r.id(c))
@@ -278,6 +340,10 @@ func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []by
 }
 
 func appendSGLangFinish(b []byte, c *choice) []byte {
+	if c.refused != nil {
+		return appendSGLangAbort(b, c.refused.grammar, c.refused.status, "BadRequestError")
+	}
+
 	switch c.finish {
 	case "":
 		return append(b, "null"...)

@@ -30,6 +30,7 @@ import (
 	"context"
 	_ "embed" // for Reference
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -232,6 +233,8 @@ type modelRequest struct {
 
 	includeUsage, continuousUsage, returnIDs bool // vLLM, llama.cpp and TensorRT-LLM
 
+	late *apiError // SGLang: why the grammar does not compile, which it says after everything else
+
 	abortable bool // by its id, and with every id that begins with it (SGLang)
 
 	behavior Behavior
@@ -297,7 +300,11 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 	seq, err := s.plan(req, r.Header.Get("x-engine-sim"), role)
 	<-s.planning
 	if err != nil {
-		s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
+		var refused *apiError
+		if !errors.As(err, &refused) {
+			refused = badRequest("", err.Error())
+		}
+		s.reject(w, a, refused, req.stream, rec)
 		return
 	}
 
@@ -318,6 +325,9 @@ func (s *Sim) plan(req *modelRequest, header, role string) (seq sequence, err er
 	req.behavior, err = s.options.Behavior.With(header + " " + directives(user, role))
 	if err != nil {
 		return seq, fmt.Errorf("x-engine-sim: %w", err)
+	}
+	if refused := req.refuse(); refused != nil {
+		return seq, refused
 	}
 	p.form = req.behavior.Headers.index(req.behavior.Seed, len(p.messages))
 	seq = p.plan()
@@ -360,14 +370,21 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	defer abort(nil)
 
 	if req.abortable {
-		if !s.abortable.register(req.id, abort) {
+		id := req.id
+		// Each of several choices is a request with an id of its own.
+		if req.n > 1 {
+			id = s.nextID()
+		}
+		if !s.abortable.register(id, abort) {
 			// Over gRPC SGLang takes it, and mixes both up.
 			s.reject(w, a, refusal("Duplicate request ID detected: %s", req.id), req.stream, rec)
-			// What SGLang does after every answer ends the first request too.
-			s.abortable.abortLater(req.id, nil)
+			// What SGLang does after every stream ends the first request too.
+			if req.stream {
+				s.abortable.abortLater(req.id, nil)
+			}
 			return
 		}
-		defer func() { s.abortable.ended(req.id, r.Context().Err() != nil) }()
+		defer func() { s.abortable.ended(id, r.Context().Err() != nil) }()
 	}
 
 	if req.behavior.Status != 0 {
@@ -443,10 +460,14 @@ func (s *Sim) models(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Sim) modelInfo(w http.ResponseWriter, _ *http.Request) {
-	b := appendQuoted([]byte(`{"model_path":`), s.options.Models[0])
-	b = appendQuoted(append(b, `,"tokenizer_path":`...), s.options.Models[0])
-	b = fmt.Appendf(b, `,"is_generation":true,"preferred_sampling_params":null,"weight_version":%q,`+
-		`"max_context_length":%d}`, weightVersion, s.options.ContextLength)
+	b := []byte(`{"is_generation":true,"preferred_sampling_params":null,"reasoning_parser":null,` +
+		`"tool_call_parser":null,"has_image_understanding":false,"has_audio_understanding":false,` +
+		`"model_type":"gpt_oss","architectures":["GptOssForCausalLM"],"load_format":"auto",` +
+		`"disaggregation_mode":"null"`)
+	for _, name := range []string{"model_path", "tokenizer_path", "served_model_name"} {
+		b = appendQuoted(append(appendQuoted(append(b, ','), name), ':'), s.options.Models[0])
+	}
+	b = fmt.Appendf(b, `,"weight_version":%q}`, weightVersion)
 	writeJSON(w, http.StatusOK, b)
 }
 

@@ -228,7 +228,11 @@ func TestLimits(t *testing.T) {
 				t.Errorf("stop token: %+v", got)
 			}
 			got = talk(t, s, kind, "", ask(strings.Repeat("long ", 200), func(r *engine.Request) { r.MaxTokens = 1 }))
-			if got.Err == nil || got.Err.Status != 400 || got.Err.Code != "context_length_exceeded" || !strings.Contains(got.Err.Message, "is 100 tokens") {
+			most := "is 100 tokens"
+			if kind == "sglang-grpc" {
+				most = "is 94 tokens" // it keeps six free of a prompt
+			}
+			if got.Err == nil || got.Err.Status != 400 || got.Err.Code != "context_length_exceeded" || !strings.Contains(got.Err.Message, most) {
 				t.Errorf("too long: %+v", got.Err)
 			}
 		})
@@ -258,7 +262,7 @@ func TestOutputBeyondContext(t *testing.T) {
 				continue
 			}
 			if got.Err != nil || got.Finishes[0] != engine.FinishLength || got.Output != size-len(r.Prompt) {
-				t.Errorf("%s, %d tokens: %d of output, %q, %v", kind, tt.maxTokens, got.Output, got.Finishes[0], got.Err)
+				t.Errorf("%s, %d tokens: %d of output, %q, %v", kind, tt.maxTokens, got.Output, got.Finishes, got.Err)
 			}
 		}
 	}
@@ -268,7 +272,7 @@ func TestRefusals(t *testing.T) {
 	bad := -1.0
 	for _, kind := range engine.Kinds() {
 		got := talk(t, New(Options{}), kind, "", ask("x", func(r *engine.Request) { r.Temperature = &bad }))
-		if kind == "llamacpp" { // which takes it for 0
+		if kind == "llamacpp" || kind == "sglang-grpc" { // one takes it for 0, the other as it is
 			if got.Err != nil {
 				t.Errorf("%s: %+v", kind, got.Err)
 			}
@@ -463,7 +467,9 @@ func TestAbortRequest(t *testing.T) {
 	}
 	readAll(t, abort)
 	got := decode(t, "sglang", ask(""), []byte(readAll(t, resp)), nil, 100)
-	if got.Err != nil || got.Finishes[0] != engine.FinishAbort || got.Texts[0] != "<|channel|>analysis<|message|>" {
+	if got.Err != nil || got.Finishes[0] != engine.FinishAbort ||
+		// With the token that was being computed.
+		got.Texts[0] != "<|channel|>analysis<|message|>The" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -117,10 +117,11 @@ for line in sys.stdin:
     except Exception:
         print("ok") # a pattern that Python does not have
 `)
-	cmd.Stdin = &lines
+	var faults bytes.Buffer
+	cmd.Stdin, cmd.Stderr = &lines, &faults
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; if a module is missing, make venv installs it:\n%s", err, &faults)
 	}
 	said := bufio.NewScanner(bytes.NewReader(out))
 	for _, name := range names {

@@ -127,9 +127,14 @@ func noInteger(where string, raw json.RawMessage) finding {
 	return finding{kind: kind, where: where, what: what, input: inputShape(raw)}
 }
 
+// textType is the kind of what should be a text.
+const textType = "string_type"
+
 // mismatch is the finding of a member of the wrong type.
 func mismatch(name string, raw json.RawMessage, into any) finding {
 	switch into.(type) {
+	case *string:
+		return finding{kind: textType, where: name, what: "Input should be a valid string", input: inputShape(raw)}
 	case *float64:
 		const what = "Input should be a valid number, unable to parse string as a number"
 		return finding{kind: "float_parsing", where: name, what: what, input: inputShape(raw)}

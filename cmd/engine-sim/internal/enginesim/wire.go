@@ -143,7 +143,11 @@ type apiError struct {
 	late bool
 	// Lengths of a prompt that llama.cpp does not take.
 	prompt, context int
-	// Why xgrammar does not compile the request's grammar, with the place in its own source;
+	// SGLang: what it answers before it knows whether the request is for a stream; nil: it knows.
+	body []byte
+	// SGLang: the one that is refused, where the answer has its members.
+	request *modelRequest
+	// Why SGLang does not take the request's grammar, with the place in xgrammar's own source;
 	// "": that is not the error.
 	grammar string
 }
@@ -157,16 +161,21 @@ func badRequest(param, message string) *apiError {
 // invalidTag is the message of a structural tag that no engine takes.
 const invalidTag = "Invalid structural tag specification."
 
-// badGrammar is the error of a grammar that does not compile. vLLM keeps the reason to itself.
-func badGrammar(place string, reason error) *apiError {
+// notCompiled is how SGLang begins to say that a grammar does not compile.
+const notCompiled = "Failed to compile structural_tag grammar: "
+
+// badTag is the error of a structural tag that is none.
+func badTag() *apiError {
 	err := badRequest("", invalidTag)
-	err.grammar = "[12:00:00] /project/cpp/" + place + ": " + reason.Error()
+	err.grammar = notCompiled + "Grammar compilation failed: "
 	return err
 }
 
-// refusedGrammar is what SGLang says of a grammar that does not compile.
-func (r *apiError) refusedGrammar() string {
-	return "Failed to compile structural_tag grammar: " + r.grammar + "\n"
+// badGrammar is the error of a grammar that does not compile. vLLM keeps the reason to itself.
+func badGrammar(place string, reason error) *apiError {
+	err := badRequest("", invalidTag)
+	err.grammar = notCompiled + "[12:00:00] /project/cpp/" + place + ": " + reason.Error() + "\n"
+	return err
 }
 
 // writeJSON sends a complete response.

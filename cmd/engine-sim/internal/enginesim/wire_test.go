@@ -80,13 +80,22 @@ func ask(user string, change ...func(*engine.Request)) *engine.Request {
 	return r
 }
 
-const (
-	logprobKinds = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // kinds that return log probabilities
-	allKinds     = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc llamacpp"
-	choiceKinds  = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // kinds that return several choices
-	eventKinds   = "sglang vllm vllm-generate llamacpp"
-	doneKinds    = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // kinds whose streams have an end marker
+// A kind has the replies of all cases, unless it is excepted here.
+var (
+	allKinds   = engine.Kinds()
+	eventKinds = kindsBut(engine.IsGRPC)
+	// llama.cpp returns one choice, no log probabilities, and no end marker.
+	logprobKinds = kindsBut(isLlamacpp)
+	choiceKinds  = kindsBut(isLlamacpp)
+	doneKinds    = kindsBut(isLlamacpp)
+	sglangKinds  = []string{"sglang"} // cases of its own
 )
+
+func kindsBut(excepted func(kind string) bool) []string {
+	return slices.DeleteFunc(engine.Kinds(), excepted)
+}
+
+func isLlamacpp(kind string) bool { return kind == "llamacpp" }
 
 // TestWire compares the bytes on the wire with the test data of filter/engine.
 func TestWire(t *testing.T) {
@@ -95,7 +104,7 @@ func TestWire(t *testing.T) {
 	cases := []struct {
 		name, directives string
 		r                *engine.Request
-		kinds            string
+		kinds            []string
 	}{
 		{"final", "", ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), allKinds},
 		{"final-interval", "", ask("SAY Hello there", func(r *engine.Request) { r.Whole = true }), allKinds},
@@ -110,14 +119,14 @@ func TestWire(t *testing.T) {
 		{"abort", "fault=abort@3", ask("SAY x"), allKinds},
 		{"garbage", "fault=garbage@3", ask("SAY x"), allKinds},
 		{"crlf", "crlf=true comments=true tokens-per-event=3", ask("SAY x"), eventKinds},
-		{"cumulative", "output-ids=cumulative", ask("SAY naïve 🙂"), "sglang"},
-		{"cumulative-logprobs", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("NOTHINK\nSAY a b c d", likely), "sglang"},
-		{"cumulative-n2", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("SAY many words to say", two), "sglang"},
-		{"abort-503", "fault=abort503@2", ask("SAY x"), "sglang"},
-		{"too-long", "", ask("SAY x", func(r *engine.Request) { r.MaxTokens = 1 << 20 }), "sglang"},
+		{"cumulative", "output-ids=cumulative", ask("SAY naïve 🙂"), sglangKinds},
+		{"cumulative-logprobs", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("NOTHINK\nSAY a b c d", likely), sglangKinds},
+		{"cumulative-n2", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("SAY many words to say", two), sglangKinds},
+		{"abort-503", "fault=abort503@2", ask("SAY x"), sglangKinds},
+		{"too-long", "", ask("SAY x", func(r *engine.Request) { r.MaxTokens = 1 << 20 }), sglangKinds},
 	}
 	for _, c := range cases {
-		for kind := range strings.FieldsSeq(c.kinds) {
+		for _, kind := range c.kinds {
 			t.Run(kind+"/"+c.name, func(t *testing.T) {
 				resp := post(t, New(Options{Now: fixedTime}), kind, c.directives, c.r)
 				got := readAll(t, resp)
@@ -134,7 +143,7 @@ func TestWire(t *testing.T) {
 
 // TestZeroID reads log probabilities of the token 0, which is "!".
 func TestZeroID(t *testing.T) {
-	for kind := range strings.FieldsSeq(logprobKinds) {
+	for _, kind := range logprobKinds {
 		r := ask("NOTHINK\nSAY a!", func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, 3 })
 		resp := post(t, New(Options{Now: fixedTime}), kind, "", r)
 		dialect, _ := engine.ByKind(kind)
@@ -163,7 +172,7 @@ func golden(t *testing.T, file, got string) {
 	}
 	want, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; after a check, write it with -update", err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
