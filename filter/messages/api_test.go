@@ -63,7 +63,7 @@ func brief(t testing.TB, whole string) string {
 		}
 	}
 	// An output that ends before the client's limit has met the engine's.
-	reasons := map[string]string{"end_turn": "stop", "tool_use": "tool_calls", contextExceeded: "length"}
+	reasons := map[string]string{"end_turn": "stop", "tool_use": "tool_calls", "model_context_window_exceeded": "length"}
 	return s.String() + reasons[*o.Reason]
 }
 

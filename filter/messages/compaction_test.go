@@ -121,11 +121,11 @@ func TestCompactionFails(t *testing.T) {
 	for _, c := range []struct{ name, body, param, code string }{
 		{"another type", ask(`,"compaction":{"type":"x"}`), "compaction.type", ""},
 		{"no type", ask(`,"compaction":{}`), "compaction.type", ""},
-		{"nothing said", conversation(`{"role":"system","content":"Be terse."}`, compacts), "messages", codeNothingToSummarize},
+		{"nothing said", conversation(`{"role":"system","content":"Be terse."}`, compacts), "messages", "compaction_nothing_to_summarize"},
 		{"an open call", conversation(userHi+`,`+callA, weatherTool+compacts), "messages[1].content[0]", ""},
-		{"another text", with("The user", "Somebody"), "messages[0].content[0].content", codeContentMismatch},
+		{"another text", with("The user", "Somebody"), "messages[0].content[0].content", "compaction_content_mismatch"},
 		{"an empty text", with(`"The user said \"hi\"."`, `""`), "messages[0].content[0].content", ""},
-		{"a text of the system", conversation(`{"role":"system","content":[`+block+`]},`+userHi, ""), "messages[0].content[0].type", codeMisplaced},
+		{"a text of the system", conversation(`{"role":"system","content":[`+block+`]},`+userHi, ""), "messages[0].content[0].type", "compaction_block_misplaced"},
 		{"changes of another type", with(`"tool_changes":[]`, `"tool_changes":[{"type":"text","text":"a"}]`), "messages[0].content[0].tool_changes[0].type", ""},
 	} {
 		_, err := newAPI(t, 1).Decode(context.Background(), []byte(c.body), apitest.NewContext())
@@ -135,7 +135,7 @@ func TestCompactionFails(t *testing.T) {
 	}
 	rc := apitest.NewContext()
 	rc.Tenant = "other"
-	if _, err := newAPI(t, 1).Decode(context.Background(), []byte(with("", "")), rc); err == nil || err.Code != codeSignatureInvalid {
+	if _, err := newAPI(t, 1).Decode(context.Background(), []byte(with("", "")), rc); err == nil || err.Code != "compaction_signature_invalid" {
 		t.Errorf("another tenant's: %v", err)
 	}
 

@@ -165,7 +165,7 @@ func TestPrompt(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"a document of text", user(`{"type":"document","title":"T","context":"C","source":{"type":"text","data":"D"}},{"type":"text","text":"Q"}`), "<|start|>user<|message|>T\nC\nD\nQ<|end|>"},
 		{"a document of blocks", user(`{"type":"document","source":{"type":"content","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"url","url":"u"}}]}}`), "<|message|>a\n" + turn.ImagePlaceholder + "<|end|>"},
-		{"a document that is a file", user(`{"type":"text","text":"Q "},{"type":"document","title":"T","source":{"type":"base64","data":"AAAA"}}`), "<|message|>Q \nT\n" + documentPlaceholder + "<|end|>"},
+		{"a document that is a file", user(`{"type":"text","text":"Q "},{"type":"document","title":"T","source":{"type":"base64","data":"AAAA"}}`), "<|message|>Q \nT\n" + "[A document was here. This model cannot read it.]" + "<|end|>"},
 		{"a search result", user(`{"type":"search_result","title":"T","source":"https://s","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`), "<|message|>T\nhttps://s\na\nb<|end|>"},
 		{"an unknown block with text", user(`{"type":"new","text":"a"}`), "<|start|>user<|message|>a<|end|>"},
 		{"an unknown block without text", user(`{"type":"new","other":"a"},{"type":"text","text":"b"}`), "<|start|>user<|message|>b<|end|>"},
@@ -270,7 +270,7 @@ func TestConstraint(t *testing.T) {
 		{"one call at most", `{"type":"auto","disable_parallel_tool_use":true}`, turn.Choice{}, true, false},
 		{"any", `{"type":"any"}`, turn.Choice{Required: true}, false, false},
 		{"none", `{"type":"none"}`, turn.Choice{}, false, true},
-		{"a tool", `{"type":"tool","name":"get_weather"}`, turn.Choice{Required: true, Allowed: []turn.ToolName{toolName("get_weather")}}, true, false},
+		{"a tool", `{"type":"tool","name":"get_weather"}`, turn.Choice{Required: true, Allowed: []turn.ToolName{{Namespace: turn.FunctionsNamespace, Name: "get_weather"}}}, true, false},
 	} {
 		request := mustDecode(t, ask(weatherTool+`,"tool_choice":`+c.choice))
 		if got := request.Engine().Constraint != nil; got != c.want.Required {
@@ -358,18 +358,6 @@ func TestSpecialText(t *testing.T) {
 		{"role":"system","content":` + evil + `}],
 		"tools":[{"name":` + evil + `,"description":` + evil + `,"input_schema":{"type":"object","properties":{` + evil + `:{"description":` + evil + `,"default":` + evil + `}}},"input_examples":[{` + evil + `:` + evil + `}]}]}`
 	}, want)
-}
-
-// objects are the tables of the objects of a request, by their paths.
-var objects = apitest.Objects(Fields())
-
-// TestCompatibilityTable compares docs/compatibility.md with the decoder.
-func TestCompatibilityTable(t *testing.T) {
-	t.Parallel()
-	const endpoint = "POST /v1/messages"
-	apitest.Documented(t, endpoint, "", objects[""])
-	apitest.Documented(t, endpoint, "Tools of messages", objects["tools"])
-	apitest.Documented(t, endpoint, "Members", objects.Below("tools"))
 }
 
 // TestNestedTexts shows that JSON in a string nests as deeply as a client likes.

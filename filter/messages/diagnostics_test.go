@@ -8,24 +8,10 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
-	"github.com/envoy-harmony/envoy-harmony/filter/reply"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// TestMissReasons requires that the causes without a name in the API are unavailable, and
-// all others have one of its names.
-func TestMissReasons(t *testing.T) {
-	t.Parallel()
-	unnamed := []string{"", "cache_salt", "system", "date", "effort", "format", "reasoning", "reasoning_lost", "not_cached", "other_replica", "respelled"}
-	for c := diagnosis.None; c <= diagnosis.Respelled; c++ {
-		reason, named := missReasons[c]
-		known := reason == "model_changed" || reason == "system_changed" || reason == "tools_changed" || reason == "messages_changed"
-		if want := !strings.Contains(","+strings.Join(unnamed, ",")+",", ","+c.String()+","); named != want || named != known {
-			t.Errorf("%q has the reason %q", c, reason)
-		}
-	}
-}
 
 // TestReadDiagnostics has what clients may ask for.
 func TestReadDiagnostics(t *testing.T) {
@@ -57,9 +43,8 @@ func TestReadDiagnostics(t *testing.T) {
 			if got := strings.Join(request.Ignored(), ","); got != c.ignored {
 				t.Errorf("ignored: %s", got)
 			}
-			e := &encoder{request: request, reply: request.NewReply(0).(*reply.Machine)}
-			object := gjson.ParseBytes(append(e.appendDiagnostics([]byte(`{"a":1`)), '}'))
-			if got := object.Get("diagnostics").Raw; got != c.diagnostics {
+			object := answer(t, request, "<|channel|>final<|message|>Hi<|return|>", engine.FinishStop)
+			if got := gjson.Get(object, "diagnostics").Raw; got != c.diagnostics {
 				t.Errorf("%s, want %s", got, c.diagnostics)
 			}
 		})

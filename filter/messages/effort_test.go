@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -45,17 +46,17 @@ func TestEffortOptOuts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		update, members, effort string
-		thinking                visibility
+		thinking                request.Visibility
 	}{
-		{"none", `,"thinking":{"type":"adaptive"}`, "low", hidden},
-		{"high", `,"thinking":{"type":"adaptive"},"reasoning_effort":"none"`, "high", shown},
-		{"high", `,"thinking":{"type":"disabled"}`, "low", hidden},
-		{"high", `,"enable_thinking":false`, "low", hidden},
+		{"none", `,"thinking":{"type":"adaptive"}`, "low", request.Hidden},
+		{"high", `,"thinking":{"type":"adaptive"},"reasoning_effort":"none"`, "high", request.Shown},
+		{"high", `,"thinking":{"type":"disabled"}`, "low", request.Hidden},
+		{"high", `,"enable_thinking":false`, "low", request.Hidden},
 	} {
 		r := mustDecode(t, conversation(userHi+`,{"role":"assistant","content":"Yes."},`+effortOf(c.update)+`,`+userHi, c.members))
 		prompt := apitest.Spell(t, r.Engine().Prompt)
-		if !strings.Contains(prompt, "Reasoning: "+c.effort+"\n") || r.options.thinking != c.thinking {
-			t.Errorf("%+v: thinking is %v\n%s", c, r.options.thinking, prompt)
+		if !strings.Contains(prompt, "Reasoning: "+c.effort+"\n") || r.Options.Thinking != c.thinking {
+			t.Errorf("%+v: thinking is %v\n%s", c, r.Options.Thinking, prompt)
 		}
 	}
 }

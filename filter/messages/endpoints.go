@@ -3,9 +3,12 @@ package messages
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/read"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -31,11 +34,11 @@ func (a *API) Endpoints() []api.Endpoint {
 }
 
 func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-	request, err := a.Decode(ctx, r.Body, r.Context, r.Options...)
+	q, err := a.Decode(ctx, r.Body, r.Context, r.Options...)
 	if err != nil {
 		return api.Refused(err)
 	}
-	return api.Decoded(request)
+	return api.Decoded(q)
 }
 
 func (a *API) handleCount(ctx context.Context, r *api.HTTPRequest) api.Outcome {
@@ -54,11 +57,12 @@ func (a *API) handleRender(ctx context.Context, r *api.HTTPRequest) api.Outcome 
 func (a *API) CountTokens(
 	ctx context.Context, body []byte, rc *turn.RequestContext, betas ...string,
 ) ([]byte, *apierror.Error) {
-	request, err := a.decodeUnbounded(ctx, body, rc, reading{counts: true, betas: betas})
+	q, err := a.readUnbounded(ctx, body, rc, read.Purpose{Counts: true, Betas: betas})
 	if err != nil {
 		return nil, err
 	}
-	return append(appendMember(nil, `{"input_tokens":`, len(request.turn.Engine.Prompt)), '}'), nil
+	dst := []byte(`{"input_tokens":`)
+	return append(strconv.AppendInt(dst, int64(len(q.Engine().Prompt)), 10), '}'), nil
 }
 
 // Render answers a request of [RenderPath] with what [turn.Turn.AppendRendered]
@@ -67,17 +71,19 @@ func (a *API) CountTokens(
 func (a *API) Render(
 	ctx context.Context, body []byte, rc *turn.RequestContext, betas ...string,
 ) ([]byte, *apierror.Error) {
-	request, err := a.decodeUnbounded(ctx, body, rc, reading{betas: betas})
+	q, err := a.readUnbounded(ctx, body, rc, read.Purpose{Betas: betas})
 	if err != nil {
 		return nil, err
 	}
-	return request.turn.AppendRendered(nil, "message.render", request.model, request.ignored)
+	return q.Turn.AppendRendered(nil, "message.render", q.Model, q.IgnoredFields)
 }
 
-func (a *API) decodeUnbounded(
-	ctx context.Context, body []byte, rc *turn.RequestContext, how reading,
-) (*Request, *apierror.Error) {
+// readUnbounded reads a request whose prompt no model gets, so that it may be longer than the
+// model's context.
+func (a *API) readUnbounded(
+	ctx context.Context, body []byte, rc *turn.RequestContext, purpose read.Purpose,
+) (*request.Request, *apierror.Error) {
 	unbounded := *rc
 	unbounded.Unbounded = true
-	return a.decode(ctx, body, &unbounded, how)
+	return a.read(ctx, body, &unbounded, purpose)
 }

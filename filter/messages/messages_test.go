@@ -13,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -36,12 +37,12 @@ func newAPI(t testing.TB, key byte) *API {
 	return &API{Sealer: sealer}
 }
 
-func mustDecode(t testing.TB, body string) *Request {
+func mustDecode(t testing.TB, body string) *write.Request {
 	t.Helper()
 	return decodeWith(t, apitest.NewContext(), body)
 }
 
-func decodeWith(t testing.TB, rc *turn.RequestContext, body string) *Request {
+func decodeWith(t testing.TB, rc *turn.RequestContext, body string) *write.Request {
 	t.Helper()
 	request, err := newAPI(t, 1).Decode(context.Background(), []byte(body), rc)
 	if err != nil {
@@ -57,7 +58,7 @@ func prompt(t testing.TB, body string) string {
 }
 
 // answer returns the reply to a request from an output in one chunk.
-func answer(t testing.TB, request *Request, text string, finish engine.Finish) string {
+func answer(t testing.TB, request *write.Request, text string, finish engine.Finish) string {
 	t.Helper()
 	return apitest.Play(t, request, api.Loop, []engine.Chunk{{Tokens: apitest.Tokens(text), Finish: finish}})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -64,7 +65,7 @@ func TestSignature(t *testing.T) {
 	t.Parallel()
 	message := gjson.Parse(answer(t, mustDecode(t, ask(weatherTool+`,"thinking":{"type":"adaptive"}`)), thought+called, engine.FinishStop))
 	signature := message.Get("content.0.signature").Str
-	decode := func(key byte, tenant, block string) (*Request, *apierror.Error) {
+	decode := func(key byte, tenant, block string) (*write.Request, *apierror.Error) {
 		rc := apitest.NewContext()
 		rc.Tenant = tenant
 		return newAPI(t, key).Decode(context.Background(), []byte(conversation(userHi+`,{"role":"assistant","content":[`+block+`,{"type":"tool_use","id":"toolu_a","name":"get_weather","input":{}}]},`+resultA, weatherTool)), rc)
@@ -251,7 +252,7 @@ func TestUnknownTools(t *testing.T) {
 func TestDeepInput(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
-		out := answer(t, mustDecode(t, ask(weatherTool+`,"stream":`+stream)), strings.Replace(called, `"Oslo"`, nested(1000), 1), engine.FinishStop)
+		out := answer(t, mustDecode(t, ask(weatherTool+`,"stream":`+stream)), strings.Replace(called, `"Oslo"`, strings.Repeat("[", 1000)+strings.Repeat("]", 1000), 1), engine.FinishStop)
 		message := object{}
 		if stream == "true" {
 			message = fold(t, out)

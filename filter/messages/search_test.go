@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 )
 
 // searchedTools are a search and tools that it can find.
@@ -38,13 +39,14 @@ func TestToolSearch(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			name := searchOf(kind)
+			name := names.SearchOf(kind)
 			s := newService(t)
 			message := s.play(t, conversation(userHi, searchedTools(kind)+`,"thinking":{"type":"adaptive"}`),
 				callOf(name, arguments), callOf("get_weather", `{"city":"Paris"}`))
 
-			var types []string
-			for _, b := range message.Get("content").Array() {
+			blocks := message.Get("content").Array()
+			types := make([]string, 0, len(blocks))
+			for _, b := range blocks {
 				types = append(types, b.Get("type").Str)
 			}
 			if want := []string{"thinking", "server_tool_use", "tool_search_tool_result", "thinking", "tool_use"}; !slices.Equal(types, want) {
@@ -117,7 +119,7 @@ func TestToolSearchOdd(t *testing.T) {
 
 	// Many searches in one turn.
 	request, err := s.Decode(context.Background(), []byte(conversation(userHi, searchedTools(regex))), s.rc)
-	if err != nil || request.Kept() < request.turn.Kept()+len("The weather of a city.") {
+	if err != nil || request.Kept() < request.Turn.Kept()+len("The weather of a city.") {
 		t.Errorf("the definitions are not counted: %v", err)
 	}
 	var many strings.Builder
