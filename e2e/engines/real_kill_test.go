@@ -67,7 +67,7 @@ func killReplica(t *testing.T, first realEngine, part string) {
 	lost := running()
 	kill()
 	clients.Wait()
-	t.Logf("%d of %d streams were continued", lost, streams)
+	t.Logf("%d calls were reported at the engine that was killed, of %d streams", lost, streams)
 }
 
 // startSecond starts another engine of a part of run.sh, and returns its URL when it is ready, and what kills it.
