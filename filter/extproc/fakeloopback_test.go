@@ -200,16 +200,6 @@ func (s *scripted) loses() {
 	s.happens(run.Broken(errEngineLost))
 }
 
-// wasLeft reports whether the filter does not want the answer to the call any more.
-func (c *engineCall) wasLeft() bool {
-	select {
-	case <-c.left:
-		return true
-	default:
-		return false
-	}
-}
-
 // answerTrailers ends the engine's answer with trailers.
 func (s *scripted) answerTrailers() {
 	s.t.Helper()
