@@ -120,8 +120,9 @@ const (
 
 // Run makes a reply: a state machine that is used by one goroutine.
 //
-// It alone decides what follows. What it is made of returns: the model call an outcome, spending
-// a grant, the continuation how a step goes on.
+// It is large because each event that a reply can meet has a method, and it alone decides what
+// follows. What it is made of returns: the model call an outcome, spending a grant, the continuation
+// how a step goes on.
 type Run struct {
 	o      Options
 	info   api.Info // of the request
