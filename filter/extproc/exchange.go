@@ -226,8 +226,9 @@ func (x *exchange) Expire(name run.Timer) {
 	case name == run.TimerBody && x.phase == phaseLate:
 		x.SendError(x.request.late)
 	case name == run.TimerBody:
-		x.conclude(x.incomplete(apierror.New(http.StatusRequestTimeout, "request_timeout", "",
-			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout)), false)
+		err := apierror.New(http.StatusRequestTimeout, "request_timeout", "",
+			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout)
+		x.conclude(x.incomplete(err), false)
 	case name == run.TimerHandle && x.phase == phaseRun:
 		// An engine that was to answer, in place of the pacing route, waits for a whole body.
 		x.runner.Run().Fail(notHandled().With(errNotPaced))
