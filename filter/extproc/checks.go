@@ -16,34 +16,34 @@ import (
 // headerCheck is a check of a request of which only the headers have come. passes says that
 // the request is not the filter's; an error is the client's answer. With neither the next check
 // follows.
-type headerCheck func(x *exchange, m *extprocv3.ProcessingRequest) (passes bool, err *apierror.Error)
+type headerCheck func(c *collector, m *extprocv3.ProcessingRequest) (passes bool, err *apierror.Error)
 
 // headerChecks are the ways in which a request ends with its headers. Their order matters: the
 // first one that has an answer decides.
 var headerChecks = [...]headerCheck{
 	// First, because nothing works without it: with other body modes, Envoy would lose bytes
 	// of what the filter passes on, of requests for other models too.
-	(*exchange).checkMode,
+	(*collector).checkMode,
 
 	// Before it matters that a GET has no endpoint at such a path: the client is told what to
 	// send in place of an upgrade, and not that it has the wrong method.
-	(*exchange).checkUpgrade,
+	(*collector).checkUpgrade,
 
 	// Before the closed paths: a path with a slash at its end lies below that of the API, and
 	// the client is told how to write it, and not that there is no such path.
-	(*exchange).checkSpelling,
+	(*collector).checkSpelling,
 
 	// Before requests without an endpoint pass: these are below a path of the filter.
-	(*exchange).checkClosed,
+	(*collector).checkClosed,
 
 	// Before anything is checked that only the filter asks for: what passes is the upstream's
 	// alone.
-	(*exchange).checkOwner,
+	(*collector).checkOwner,
 
 	// What remains is the filter's. What its headers show to be wrong is said before its body
 	// is collected.
-	(*exchange).checkType,
-	(*exchange).checkExpected,
+	(*collector).checkType,
+	(*collector).checkExpected,
 }
 
 // requestHeaders takes the headers of the request: it passes through, is answered, or may be
@@ -51,23 +51,20 @@ var headerChecks = [...]headerCheck{
 func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	x.beginRequest(m)
 
-	for _, check := range headerChecks {
-		passes, err := check(x, m)
-		if err != nil {
-			x.sendTooLarge(err, x.request.bodyless)
-			return
-		}
-		if passes {
-			x.passThrough()
-			return
-		}
+	switch passes, err := x.checkHeaders(m); {
+	case err != nil:
+		x.refuse(err, x.request.bodyless)
+		return
+	case passes:
+		x.passThrough()
+		return
 	}
 
 	x.phase = phaseCollect
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
 	switch r := &x.request; {
 	case r.bodyless:
-		x.collected()
+		x.conclude(x.whole(), true)
 	case r.onDemand:
 		// Without a loopback listener the upstream's reply may be the engine's. With
 		// pacing it is what the filter has sent.
@@ -94,12 +91,23 @@ func (x *exchange) beginRequest(m *extprocv3.ProcessingRequest) {
 	}
 }
 
+// checkHeaders reports whether the request is not the filter's, by its headers; an error is the
+// client's answer. With neither the body decides.
+func (c *collector) checkHeaders(m *extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	for _, check := range headerChecks {
+		if passes, err := check(c, m); passes || err != nil {
+			return passes, err
+		}
+	}
+	return false, nil
+}
+
 // checkMode rejects an ext_proc filter whose body modes would break replies, and notes whether
 // bodies come only if they are asked for.
-func (x *exchange) checkMode(m *extprocv3.ProcessingRequest) (passes bool, err *apierror.Error) {
-	x.request.onDemand, err = modeOf(m.GetProtocolConfig())
+func (c *collector) checkMode(m *extprocv3.ProcessingRequest) (passes bool, err *apierror.Error) {
+	c.request.onDemand, err = modeOf(m.GetProtocolConfig())
 	if err != nil {
-		x.telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
+		c.s.telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 	}
 	return false, err
 }
@@ -115,14 +123,14 @@ func modeOf(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Erro
 		return true, nil
 	}
 
-	for _, c := range []struct {
+	for _, body := range []struct {
 		key  string
 		mode extprocfilterv3.ProcessingMode_BodySendMode
 	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
-		if c.mode != want {
+		if body.mode != want {
 			return false, apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
 				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to "+
-					"SEND, for envoy-harmony.", c.key, c.mode, want)
+					"SEND, for envoy-harmony.", body.key, body.mode, want)
 		}
 	}
 	return false, nil
@@ -130,16 +138,16 @@ func modeOf(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Erro
 
 // checkUpgrade rejects a request to change the protocol at a path of the filter. It has no end,
 // so that nothing may wait for its body.
-func (x *exchange) checkUpgrade(m *extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
-	path := x.request.path
+func (c *collector) checkUpgrade(m *extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	path := c.request.path
 	if headerOf(m.GetRequestHeaders().GetHeaders(), "upgrade") == "" {
 		return false, nil
 	}
 	switch {
-	case x.s.ownPath(path):
+	case c.s.ownPath(path):
 		return false, apierror.New(http.StatusUpgradeRequired, "", "",
 			"%s is served over plain HTTP. Send a POST without Upgrade.", path)
-	case x.request.endpoint != nil:
+	case c.request.endpoint != nil:
 		return false, apierror.New(http.StatusUpgradeRequired, "", "",
 			"%s is served over plain HTTP. Send the request without Upgrade.", path)
 	}
@@ -154,8 +162,8 @@ func (s *Server) ownPath(path string) bool {
 
 // checkSpelling rejects another spelling of a path of the filter, which an upstream could read
 // as that path.
-func (x *exchange) checkSpelling(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
-	if x.request.endpoint != nil || !x.s.respelled(&x.request) {
+func (c *collector) checkSpelling(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	if c.request.endpoint != nil || !c.s.respelled(&c.request) {
 		return false, nil
 	}
 	return false, apierror.New(http.StatusNotFound, "", "",
@@ -164,13 +172,13 @@ func (x *exchange) checkSpelling(*extprocv3.ProcessingRequest) (passes bool, _ *
 }
 
 // checkClosed rejects a request without an endpoint below a path of the filter (closed.go).
-func (x *exchange) checkClosed(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
-	r := &x.request
+func (c *collector) checkClosed(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	r := &c.request
 	if r.endpoint != nil || r.override == overrideOff {
 		return false, nil
 	}
 
-	family, err := x.s.closed(r)
+	family, err := c.s.closed(r)
 	if err != nil {
 		// Its clients read the error.
 		r.endpoint = family
@@ -179,18 +187,18 @@ func (x *exchange) checkClosed(*extprocv3.ProcessingRequest) (passes bool, _ *ap
 }
 
 // checkOwner lets requests pass that are not the filter's.
-func (x *exchange) checkOwner(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
-	return x.request.endpoint == nil || x.request.override == overrideOff, nil
+func (c *collector) checkOwner(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	return c.request.endpoint == nil || c.request.override == overrideOff, nil
 }
 
 // checkType rejects a body that is not sent as JSON (bodytype.go).
-func (x *exchange) checkType(m *extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
-	return false, x.request.checkBodyType(headersOf(m.GetRequestHeaders().GetHeaders(), "content-type"))
+func (c *collector) checkType(m *extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	return false, c.request.checkBodyType(headersOf(m.GetRequestHeaders().GetHeaders(), "content-type"))
 }
 
 // checkExpected checks what is known of a request before its body comes.
-func (x *exchange) checkExpected(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
-	s, r := x.s, &x.request
+func (c *collector) checkExpected(*extprocv3.ProcessingRequest) (passes bool, _ *apierror.Error) {
+	s, r := c.s, &c.request
 
 	// No body can make the request another's. Of others the model is not known yet, and those
 	// for models of the upstream need no tenant.

@@ -105,8 +105,8 @@ func TestDecodingIsBounded(t *testing.T) {
 			if e == nil {
 				t.Fatal("no endpoint")
 			}
-			x := &exchange{s: s.Server}
-			r := &api.HTTPRequest{Path: c.path, Body: body, Context: s.requestContext(x)}
+			x := &collector{s: s.Server}
+			r := &api.HTTPRequest{Path: c.path, Body: body, Context: x.requestContext()}
 			counted := len(body)
 			r.Context.Reserve = func(n int) *apierror.Error { counted += n; return nil }
 			var before, after runtime.MemStats

@@ -18,7 +18,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
@@ -324,7 +323,7 @@ func (x *exchange) beginDirect(h *handled) {
 	// After Await, which begins the span whose trace the call carries.
 	keys := slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(),
 		[]engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(call.Prompt))}})
-	head := modelCall(x.target.Engine, wire, keys)
+	head := sentToEngine(x.target.Engine, wire, keys)
 	x.metadata.begin(head)
 	x.to.add(head)
 	x.to.requestBody(wire.Body, !x.request.trailers)
@@ -386,9 +385,9 @@ func (x *exchange) answer(body []byte) {
 	x.to.add(m)
 }
 
-// modelCall is the header reply that turns the client's request into the model call:
+// sentToEngine is the header reply that turns the client's request into the model call:
 // Envoy sends it on to the engine.
-func modelCall(name string, wire *engine.HTTPRequest, keys []engine.Header) *extprocv3.ProcessingResponse {
+func sentToEngine(name string, wire *engine.HTTPRequest, keys []engine.Header) *extprocv3.ProcessingResponse {
 	set := []engine.Header{
 		{Name: ":path", Value: wire.Path},
 		{Name: "content-type", Value: "application/json"},
@@ -425,19 +424,4 @@ func sentOn(set []engine.Header, removed []string) *extprocv3.ProcessingResponse
 	}
 	m.set(slices.DeleteFunc(set, func(h engine.Header) bool { return h.Value == "" })...)
 	return requestHeadersReply(&m, true)
-}
-
-// requestContext is the circumstances of an exchange's turn.
-func (s *Server) requestContext(x *exchange) *turn.RequestContext {
-	m := &x.model
-	return &turn.RequestContext{
-		Env:       s.o.Turns,
-		Tenant:    x.request.tenant,
-		RequestID: x.request.id,
-		Session:   x.request.session,
-		Checked:   x.target.Dialect != nil && !x.target.Dialect.Traits().Constrains,
-		Model: s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), config.Client{
-			Tenant: x.request.tenant, Key: x.request.key,
-		}),
-	}
 }

@@ -83,11 +83,11 @@ func (s *Server) Abort() {
 func (x *exchange) abort() {
 	switch x.phase {
 	case phaseCollect:
-		x.notCollected(false, shutDown())
+		x.conclude(x.incomplete(shutDown()), false)
 	case phaseLate:
 		x.SendError(x.request.late)
 	case phaseInflate:
-		x.notCollected(!x.request.trailers, shutDown())
+		x.conclude(x.incomplete(shutDown()), !x.request.trailers)
 	case phaseHandle:
 		x.SendError(shutDown())
 	case phaseFollow:

@@ -9,7 +9,6 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
@@ -41,14 +40,14 @@ import (
 //	phase     how it is left                                                    for
 //	new       requestHeaders: the checks of the headers                         collect, relay, answered
 //	          responseHeaders: Envoy's own reply, made before the request came  relay
-//	collect   collected: the whole body has come                                handle
-//	          inflate: the whole body has come, and it is compressed            inflate
-//	          passCollected: the model is another one, or the rollout excludes  relay
-//	          notCollected: too large, too slow, or dropped for other requests  answered, relay
-//	          sendTooLarge: too large, and not by far                           late
-//	late      dropBody: the body's end, or too much of it; a deadline           answered
-//	inflate   inflated: the body is decoded                                     handle
-//	          passCollected, notCollected, as in collect                        relay, answered
+//	collect   conclude: the whole body has come                                 handle
+//	          conclude: the whole body has come, and it is compressed           inflate
+//	          conclude: the model is another one, or the rollout excludes       relay
+//	          conclude: too large, too slow, or dropped for other requests      answered, relay
+//	          refuse: too large, and not by far                                 late
+//	late      requestBody: the body's end, or too much of it; a deadline        answered
+//	inflate   conclude: the body is decoded                                     handle
+//	          conclude: it is not for the filter, or refused, as in collect     relay, answered
 //	handle    takeOutcome: a request                                            run, follow, answered
 //	          takeOutcome: a stored stream                                      follow
 //	          takeOutcome: an object                                            answered, follow
@@ -93,13 +92,14 @@ const (
 // messages to Envoy in to. It is used by one goroutine; others send to its inbox.
 // Its driver feeds it.
 //
-// It is large because a request and its reply, and what is passed on of either, are one
-// HTTP exchange for Envoy: what has come of the one decides what can be sent of the other.
+// Its collector says what the request is. It is large because a request and its reply, and what is
+// passed on of either, are one HTTP exchange for Envoy: what has come of the one decides what can be
+// sent of the other.
 type exchange struct {
 	inbox
+	collector // the request, and the model that it is for
 
 	// What it works with.
-	s         *Server
 	driver    Driver
 	telemetry *telemetry.Telemetry
 	runner    *run.Runner
@@ -110,10 +110,6 @@ type exchange struct {
 	phase phase
 	ended error // with which the stream from Envoy has ended
 
-	// The request, and the model that it is for.
-	request clientRequest
-	model   config.Model // settings of the model
-	target  run.Target   // engine of the model; Engine is "" until the model is known
 	kind    telemetry.Kind
 	passing bool // the body that was collected is being sent on
 
@@ -137,7 +133,7 @@ func newExchange(d Driver, s *Server) *exchange {
 	ctx, now := d.Context(), d.Now()
 	return &exchange{
 		inbox:     newInbox(ctx),
-		s:         s,
+		collector: collector{s: s},
 		driver:    d,
 		telemetry: s.telemetry,
 		runner:    run.NewRunner(ctx, s.o.Env, now),
@@ -170,7 +166,8 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 		return kindOf(e.of), x.receive(e.of)
 	case *inflated:
 		if x.phase == phaseInflate { // else a deadline, the drain or Envoy has answered since
-			x.takeInflated(e)
+			x.runner.Timers.Clear(run.TimerHandle)
+			x.conclude(x.decoded(e), !x.request.trailers)
 		}
 		return telemetry.MessageJob, nil
 	case *handled:
@@ -210,7 +207,7 @@ func (x *exchange) interrupt(why api.Interruption) {
 func (x *exchange) makeRoom(err *apierror.Error) error {
 	switch x.phase {
 	case phaseCollect:
-		x.notCollected(false, err)
+		x.conclude(x.incomplete(err), false)
 	case phaseFollow:
 		return x.stored.giveWay(err)
 	}
@@ -229,8 +226,9 @@ func (x *exchange) Expire(name run.Timer) {
 	case name == run.TimerBody && x.phase == phaseLate:
 		x.SendError(x.request.late)
 	case name == run.TimerBody:
-		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "",
-			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
+		err := apierror.New(http.StatusRequestTimeout, "request_timeout", "",
+			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout)
+		x.conclude(x.incomplete(err), false)
 	case name == run.TimerHandle && x.phase == phaseRun:
 		// An engine that was to answer, in place of the pacing route, waits for a whole body.
 		x.runner.Run().Fail(notHandled().With(errNotPaced))

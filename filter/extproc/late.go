@@ -13,31 +13,38 @@ import (
 // never the error. For much more, reading on would cost more than the error is worth.
 const lateFor = 2
 
-// sendTooLarge answers with a 413: when the body has its end, unless it is far too large. Nothing of
-// it is kept. Any other error is sent at once. end says that the body is complete.
-func (x *exchange) sendTooLarge(err *apierror.Error, end bool) {
-	r := &x.request
-	most := lateFor * x.s.o.Config.Limits.MaxBodyBytes
+// refuse answers with an error: a 413 when the body has its end, unless it is far too large, any
+// other error at once. end says that the body is complete.
+func (x *exchange) refuse(err *apierror.Error, end bool) {
+	if !x.readsOn(err, end) {
+		x.SendError(err)
+		return
+	}
+	x.phase = phaseLate
+	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
+}
+
+// readsOn reports whether an error is sent only at the end of the body, of which nothing is kept
+// then.
+func (c *collector) readsOn(err *apierror.Error, end bool) bool {
+	r := &c.request
+	most := lateFor * c.s.o.Config.Limits.MaxBodyBytes
 	r.dropped = int64(r.body.size)
 
 	// A body that comes on demand has not been asked for before its headers are accepted.
 	asked := !r.bodyless && (!r.onDemand || r.demanded)
 	over := end || r.trailers || !asked
 	if err.Status != http.StatusRequestEntityTooLarge || over || r.length > most || r.dropped > most {
-		x.SendError(err)
-		return
+		return false
 	}
 
 	r.release()
-	x.phase, r.late = phaseLate, err
-	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
+	r.late = err
+	return true
 }
 
-// dropBody drops a piece of a body that was refused.
-func (x *exchange) dropBody(n int, end bool) {
-	r := &x.request
-	r.dropped += int64(n)
-	if end || r.dropped > lateFor*x.s.o.Config.Limits.MaxBodyBytes {
-		x.SendError(r.late)
-	}
+// drop drops a piece of a body that was refused, and reports whether it is far too large.
+func (c *collector) drop(n int) (far bool) {
+	c.request.dropped += int64(n)
+	return c.request.dropped > lateFor*c.s.o.Config.Limits.MaxBodyBytes
 }

@@ -81,19 +81,17 @@ func cutName(name string) string {
 	return strings.ToValidUTF8(name[:maxLoggedName], "") + "…"
 }
 
-// passForeign passes on a request that is not the filter's, as far as it was collected; or
-// rejects it, where nobody else has its model. end says that the body is complete without
-// trailers.
-func (x *exchange) passForeign(end bool) {
-	r, cfg := &x.request, x.s.o.Config
+// pass is the verdict on a request that is not the filter's: it passes, or is refused where nobody
+// else has its model.
+func (c *collector) pass() verdict {
+	r, cfg := &c.request, c.s.o.Config
 	if r.other {
 		if cfg.UnknownModels == config.UnknownReject {
-			x.SendError(cmp.Or(x.s.checkTenant(r), x.s.unknownModel(r.scan.model)))
-			return
+			return refused(cmp.Or(c.s.checkTenant(r), c.s.unknownModel(r.scan.model)))
 		}
-		x.s.others.warn(x.telemetry.Log, cfg, r.scan.model)
+		c.s.others.warn(c.s.telemetry.Log, cfg, r.scan.model)
 	}
-	x.passCollected(end)
+	return verdict{kind: verdictPass}
 }
 
 // passedMark is what the reply to a request that was passed on says of it; nil: nothing.

@@ -178,9 +178,30 @@ func (x *exchange) requestBody(b *extprocv3.HttpBody) {
 	case phaseRelay:
 		x.relay(body, b.GetEndOfStream())
 	case phaseCollect:
-		x.collect(body, b.GetEndOfStream())
+		x.conclude(x.collect(body, b.GetEndOfStream()), b.GetEndOfStream())
 	case phaseLate:
-		x.dropBody(len(body), b.GetEndOfStream())
+		if x.drop(len(body)) || b.GetEndOfStream() {
+			x.SendError(x.request.late)
+		}
+	}
+}
+
+// conclude does what the collector has found; end says that the body is complete without trailers.
+func (x *exchange) conclude(v verdict, end bool) {
+	if v.kind == verdictNone {
+		return
+	}
+
+	x.runner.Timers.Clear(run.TimerBody)
+	switch v.kind {
+	case verdictPass:
+		x.passCollected(end)
+	case verdictRefuse:
+		x.refuse(v.err, end)
+	case verdictInflate:
+		x.inflate()
+	case verdictHandle:
+		x.handle(v.body)
 	}
 }
 
@@ -190,52 +211,9 @@ func (x *exchange) requestTrailers() {
 		x.to.add(requestTrailersReply())
 	case phaseCollect:
 		x.request.trailers = true
-		x.collected()
+		x.conclude(x.whole(), false)
 	case phaseLate:
 		x.SendError(x.request.late)
-	}
-}
-
-// collect keeps a piece of a body that may be the filter's.
-func (x *exchange) collect(p []byte, end bool) {
-	r, limit := &x.request, x.s.o.Config.Limits.MaxBodyBytes
-	r.body.add(p)
-
-	// The model of an encoded body is known at its end only.
-	if r.encoding == "" {
-		r.scan.feed(p)
-		if err := r.scan.ambiguous(); err != nil {
-			x.SendError(cmp.Or(x.s.checkTenant(r), err))
-			return
-		}
-		if x.foreign() {
-			x.passForeign(end)
-			return
-		}
-
-		// The request is the filter's. What is wrong with it is said without waiting for the
-		// rest of its body.
-		if x.target.Engine != "" && !r.rollout.undecided {
-			if err := x.s.checkTenant(r); err != nil {
-				x.SendError(err)
-				return
-			}
-			if r.length > limit {
-				x.sendTooLarge(bodyTooLarge(limit), end)
-				return
-			}
-		}
-	}
-
-	if int64(r.body.size) > limit {
-		x.notCollected(end, bodyTooLarge(limit))
-		return
-	}
-	switch err := r.share.arrive(int64(len(p))); {
-	case err != nil:
-		x.notCollected(end, err)
-	case end:
-		x.collected()
 	}
 }
 
@@ -252,103 +230,6 @@ func (s *Server) passesLarge(r *clientRequest) bool {
 func bodyTooLarge(limit int64) *apierror.Error {
 	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
 		"The request body is larger than %d bytes. Send less history or smaller attachments.", limit)
-}
-
-// foreign reports whether the body so far names a model that is not Harmony's, or
-// one that is not rolled out to the request. The settings of a Harmony model are
-// noted.
-func (x *exchange) foreign() bool {
-	r := &x.request
-	if x.target.Engine != "" || !r.scan.done || r.scan.other {
-		return false
-	}
-
-	m, harmony := x.s.o.Config.Model(r.scan.model)
-	if !harmony && r.override != overrideOn {
-		r.other = true
-		return true
-	}
-
-	x.model = m
-	x.target = run.Target{
-		Engine:        m.Engine,
-		Model:         m.UpstreamModel,
-		Dialect:       x.s.o.Dialects[m.Engine],
-		Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine),
-		Prices:        m.BudgetPrices(),
-	}
-	return r.rollOut(x.s.o.Config)
-}
-
-// collected has the whole body: the endpoint handles the request.
-func (x *exchange) collected() {
-	r := &x.request
-	x.runner.Timers.Clear(run.TimerBody)
-	if err := r.share.complete(); err != nil {
-		x.notCollected(!r.trailers, err)
-		return
-	}
-
-	if r.encoding != "" && r.encoding != "identity" {
-		x.inflate()
-		return
-	}
-
-	// What is going to be made of the body is taken before any of it is made.
-	if err := r.share.take((madeOf - 1) * int64(r.body.size)); err != nil {
-		x.notCollected(!r.trailers, err)
-		return
-	}
-	x.decide(r.body.bytes())
-}
-
-// takeInflated has the whole body as it was before it was compressed.
-func (x *exchange) takeInflated(d *inflated) {
-	x.runner.Timers.Clear(run.TimerHandle)
-	if d.err != nil {
-		x.SendError(d.err)
-		return
-	}
-	x.decide(d.body)
-}
-
-// decide has the whole body, decoded: it passes on, or the endpoint handles it.
-func (x *exchange) decide(body []byte) {
-	r := &x.request
-
-	// The model of an encoded body is known only now. It passes on as it came.
-	if r.encoding != "" {
-		r.scan.feed(body)
-		if err := r.scan.ambiguous(); err != nil {
-			x.SendError(cmp.Or(x.s.checkTenant(r), err))
-			return
-		}
-		if x.foreign() {
-			x.passForeign(!r.trailers)
-			return
-		}
-	}
-	if r.decideByBody(body) {
-		x.passCollected(!r.trailers)
-		return
-	}
-
-	// Only now it is known that more is going to be made of a body that came encoded, and
-	// that its pieces are not passed on.
-	if x.phase == phaseInflate {
-		pieces := int64(r.body.size)
-		r.body = collectedBody{}
-		if err := r.share.take((madeOf-inflatedOf)*int64(len(body)) - pieces); err != nil {
-			x.SendError(err)
-			return
-		}
-	}
-
-	if err := x.s.check(r, &x.target); err != nil {
-		x.SendError(err)
-		return
-	}
-	x.handle(body)
 }
 
 // check rejects what no endpoint can answer.
@@ -476,35 +357,4 @@ func session(h *corev3.HeaderMap, names []string) string {
 		}
 	}
 	return ""
-}
-
-// httpRequest is the request as its endpoint gets it.
-func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) {
-	r := &x.request
-
-	// An upstream would read a malformed query in its own way. Of requests for a model nobody
-	// reads it.
-	query, err := api.QueryOf(r.method, r.query)
-	if err != nil && r.endpoint.NoModel {
-		return nil, apierror.Invalid("", "The query of the path is malformed.")
-	}
-
-	head := r.forward
-	if len(r.strip) > 0 {
-		head = head.Clone()
-		for _, name := range r.strip {
-			head.Del(name)
-		}
-	}
-
-	return &api.HTTPRequest{
-		IDs:     r.ids,
-		Path:    r.path,
-		Query:   query,
-		Header:  head,
-		Options: r.options,
-		Body:    body,
-		Context: x.s.requestContext(x),
-		Codex:   r.codex,
-	}, nil
 }

@@ -48,15 +48,15 @@ func (o *rolledOut) count(m *telemetry.Metrics) {
 	}
 }
 
-// rollOut finds the rollout of a request for a Harmony model, and reports whether
-// the request is known to be the upstream's.
-func (r *clientRequest) rollOut(cfg *config.Config) (upstream bool) {
+// rollOut finds the rollout of a request for a Harmony model, and decides the request's side if
+// it is known.
+func (r *clientRequest) rollOut(cfg *config.Config) {
 	if r.override == overrideOn {
-		return false
+		return
 	}
 	entry := cfg.RolloutOf(r.scan.model, r.tenant)
 	if entry == nil {
-		return false
+		return
 	}
 
 	// A session that the headers name decides at once, unless the request may continue what is
@@ -64,12 +64,12 @@ func (r *clientRequest) rollOut(cfg *config.Config) (upstream bool) {
 	r.rollout.entry = entry
 	switch percent := *entry.Percent; {
 	case percent == 0, percent == 100:
-		return r.rollout.decide(percent == 100)
+		r.rollout.decide(percent == 100)
 	case r.session != "" && !continues(r.endpoint):
-		return r.rollout.decide(rollout.Named(r.tenant, r.session).In(percent))
+		r.rollout.decide(rollout.Named(r.tenant, r.session).In(percent))
+	default:
+		r.rollout.undecided = true
 	}
-	r.rollout.undecided = true
-	return false
 }
 
 // continues reports whether the requests of an endpoint can continue what is stored.
@@ -127,14 +127,3 @@ func notStored(response string) *apierror.Error {
 }
 
 type handler = func(context.Context, *api.HTTPRequest) api.Outcome
-
-// notCollected ends the collecting of a body with an error, unless the request may be
-// the upstream's: then what has come so far is passed on. end says that it is all.
-func (x *exchange) notCollected(end bool, err *apierror.Error) {
-	if !x.request.rollout.undecided {
-		x.sendTooLarge(err, end)
-		return
-	}
-	x.request.rollout.decide(false)
-	x.passCollected(end)
-}

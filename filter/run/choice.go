@@ -13,11 +13,11 @@ import (
 //	phase        how it is left                                                           for
 //	open         take: the engine ends the choice                                         done
 //	             take: the watcher interrupts the model                                   interrupted
-//	             Run.endChoice: the filter ends the choice in place of an engine          done
-//	interrupted  Run.endInterruption: the reasoning is ended, and the model goes on       open
-//	             Run.endInterruption: the arguments of a call are not those of its tool   asked again
-//	             Run.endInterruption: no call can go on with it                           done
-//	             Run.endChoice: a token quota is used up                                  done
+//	             endChoice: the filter ends the choice in place of an engine              done
+//	interrupted  endInterruption: the reasoning is ended, and the model goes on           open
+//	             endInterruption: the arguments of a call are not those of its tool       asked again
+//	             endInterruption: no call can go on with it                               done
+//	             endChoice: a token quota is used up                                      done
 //	asked again  take: the arguments have come, or other output                           open
 //	             otherwise as open
 //	done         by nobody

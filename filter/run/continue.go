@@ -2,36 +2,37 @@ package run
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // What becomes of a model call that is lost: its connection breaks, its answer ends too early
 // or with an error, the engine aborts it, or is silent for too long. An engine that dies while
-// it makes the arguments of a call is such a one. Where a loss enters the table depends on how it
+// it makes the arguments of a call is such a one. What is done at most (remedy) depends on how it
 // shows:
 //
-//	a broken connection, an error event, trailers, an abort     callFailed
-//	an answer that ends too early, without an error              retryOrFail
-//	no event in time, a 503 after Envoy's own retries            continueOrFail: never repeated
+//	a broken connection, an error event, trailers, an abort     by its status: lostBy
+//	an answer that ends too early, without an error              repeat: modelCall.end
+//	a 503 after Envoy's own retries                              continue: modelCall.rejected
+//	no event in time                                             continue: Run.expired
 //
 // The rows, in order:
 //
-//	where             question                                        answer
-//	waits             does a job decide about the whole answer yet?   the decision first: it may need no more
-//	callFailed        is its status 504?                              continueOrFail: as the filter's own deadlines
-//	callFailed        is its status neither 502 nor 503?              fail: every replica would say the same
-//	retryOrFail       is none of its output part of the reply?        repeat, once, at another replica
-//	continueOrFail    does Envoy make the call (SingleCall)?          fail: nothing was kept to go on from
-//	continueOrFail    is the reply failing already?                   fail
-//	continueOrFail    are limits.max_continuations used up?           fail
-//	possible          is a call complete, or a grammar cut?           fail
-//	continueNext      does a choice need only its end?                endChoice: nothing is missing
-//	continueNext      else, choice by choice                          sendCall, at another replica
+//	where       question                                        answer
+//	follow      does a job decide about the whole answer yet?   the decision first: it may need no more
+//	lostBy      is its status 504?                              continue: as the filter's own deadlines
+//	lostBy      is its status neither 502 nor 503?              fail: every replica would say the same
+//	lost        is none of its output part of the reply?        repeat, once, at another replica
+//	lose        does Envoy make the call (SingleCall)?          fail: nothing was kept to go on from
+//	lost        is the reply failing already?                   fail
+//	lose        are limits.max_continuations used up?           fail
+//	possible    is a call complete, or a grammar cut?           fail
+//	next        does a choice need only its end?                endChoice: nothing is missing
+//	next        else, choice by choice                          a call at another replica
 //
 // A call that continues has the prompt followed by the output of its choice so far, and the
 // limits that are left (choice.rest). So arguments that the engine had begun are completed by
@@ -43,9 +44,9 @@ import (
 //   - Those that are under a grammar of the request, which has begun: engines cannot begin in
 //     the middle of one, so that nothing continues them, and the reply fails.
 //
-// A call whose model was interrupted (choicePhase) ends in continueNext too, without a loss. If the
+// A step whose model was interrupted (choicePhase) goes on by next too, without a loss. If the
 // quota has no room for the call that would continue, the choices end as by their length
-// (endsWithQuota), without an error. The reply and its encoder never learn of a loss: the chunks of
+// (Run.endsWithQuota), without an error. The reply and its encoder never learn of a loss: the chunks of
 // both engines are one output to the same turn.Reader.
 
 // shortOutput is how many tokens of an output are kept without memory of their own.
@@ -222,16 +223,6 @@ func (c *continuation) count(chunk *engine.Chunk) {
 	}
 }
 
-// next returns the first choice that is not complete; ok is false if there is none.
-func (c *continuation) next() (i int, ok bool) {
-	for i := range c.choices {
-		if c.request != nil && !c.choices[i].done() {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
 // possible reports whether another engine can go on where the lost one stopped.
 func (c *continuation) possible() bool {
 	anyOutput := false
@@ -336,115 +327,101 @@ func (c *continuation) left() (n int) {
 	return n
 }
 
-// continueOrFail continues the choices of a lost call with calls of another replica, if
-// that is possible and allowed. Else it fails the reply: with the error by which the
-// output ended, and not with that of a call that was to continue it and had none.
-func (r *Run) continueOrFail(err *apierror.Error) {
-	c := &r.continuation
-	if c.request == nil || r.failing {
-		r.fail(err)
-		return
+// lose takes that the call being made is lost, by err, and that another one is to continue its
+// choices, of at most so many in a reply. It returns the error with which the reply fails if that
+// is not possible: the one by which the output ended, and not that of a call that was to continue
+// it and had none.
+func (c *continuation) lose(err *apierror.Error, most int) (fails *apierror.Error) {
+	if c.request == nil {
+		return err
 	}
 
 	// A call that was to continue a choice and had no output has not ended it.
 	if !c.continues() || c.grown() {
 		c.cause = err
 	}
-	if c.lost >= r.env.Limits.Continuations || !c.possible() {
+	if c.lost >= most || !c.possible() {
 		// There is no cause after an interruption.
-		r.fail(cmp.Or(c.cause, err))
-		return
+		return cmp.Or(c.cause, err)
 	}
 
 	c.lost++
 	c.dropHeld()
-	r.env.Telemetry.Continued(r.rec, &telemetry.Loss{
-		RequestID: r.o.RequestID, Engine: r.o.Target.Engine, Replica: r.call.replica, Kept: c.kept(), Err: err,
-	}, r.now)
-	excluded := cmp.Or(r.call.replica, r.call.retry.Excluded)
-	r.continueNext(Retry{Number: 1, Excluded: excluded, SamePrefill: true})
+	return nil
 }
 
-// continueNext continues the first choice that is not complete. If there is none, the
-// step is complete.
-func (r *Run) continueNext(retry Retry) {
-	c := &r.continuation
-	for i, ok := c.next(); ok; i, ok = c.next() {
-		choice := &c.choices[i]
-		if choice.phase == choiceInterrupted && r.endInterruption(i, choice) {
-			return
-		}
-		if choice.done() {
-			continue
-		}
+// fromBeginning returns the request from which a wrong answer is made anew. It drops also what
+// other calls have made of it that have continued the first one.
+func (c *continuation) fromBeginning(now *engine.Request) *engine.Request {
+	c.current = allChoices
+	return cmp.Or(c.request, now)
+}
 
-		req, finish := c.following(choice)
-		if req == nil {
-			if r.endChoice(i, finish) {
-				return
-			}
-			continue
-		}
+// further is how a step goes on after a model call.
+type further struct {
+	// call continues a choice; nil: none does, or not yet.
+	call *engine.Request
 
-		// Headers that are not sent yet wait for the new answer as they did for the first.
-		c.current, c.begun = i, len(choice.tokens)
-		r.call.repeated = false
-		r.timers.Clear(TimerHold)
-		r.reserveAgain(c.left(), func() { r.sendCall(req, retry) }, r.endsWithQuota)
-		return
+	// output is what a choice gets in place of an engine's, of which inserted tokens count as made,
+	// and interrupted is why the model was interrupted there; NotInterrupted: it was not.
+	output      []engine.Chunk
+	inserted    int
+	interrupted turn.Interruption
+
+	complete bool // all choices have their ends
+}
+
+// next is how the step goes on: with the first choice that is not complete. It is called until a
+// model call follows, or the step is complete.
+func (c *continuation) next() further {
+	i := slices.IndexFunc(c.choices, func(choice choice) bool { return !choice.done() })
+	if c.request == nil || i < 0 {
+		return further{complete: true}
 	}
 
-	if !r.waits(nil) {
-		r.advance()
+	choice := &c.choices[i]
+	if choice.phase == choiceInterrupted {
+		return c.endInterruption(i)
 	}
+	req, finish := c.following(choice)
+	if req == nil {
+		return further{output: c.endChoice(i, finish)}
+	}
+	c.current, c.begun = i, len(choice.tokens)
+	return further{call: req}
 }
 
 // endInterruption lets a choice go on in which the model was interrupted, or ends it if
-// nothing else is possible. It reports whether the model call is over.
-func (r *Run) endInterruption(i int, choice *choice) (over bool) {
-	r.env.Telemetry.Interrupted(r.rec, string(choice.reason), r.now)
+// nothing else is possible.
+func (c *continuation) endInterruption(i int) further {
+	choice := &c.choices[i]
+	f := further{interrupted: choice.reason}
 	if choice.reason == turn.InvalidCall {
-		r.continuation.askAgain(choice)
-		return false
+		c.askAgain(choice)
+		return f
 	}
 
-	tokens := r.continuation.ending(choice)
+	tokens := c.ending(choice)
 	if tokens == nil {
-		return r.endChoice(i, engine.FinishLength)
+		f.output = c.endChoice(i, engine.FinishLength)
+		return f
 	}
 	choice.leave(choiceOpen)
 	choice.tokens = append(choice.tokens, tokens...)
 	choice.watcher.Ended(tokens)
 
 	// No engine has made these tokens, but they are output: the client sees and pays them.
-	r.spend.total += len(tokens)
-	r.spendOutput(len(tokens))
-	return r.deliver([]engine.Chunk{{Index: i, Tokens: tokens, Inserted: true}})
+	f.output, f.inserted = []engine.Chunk{{Index: i, Tokens: tokens, Inserted: true}}, len(tokens)
+	return f
 }
 
-// endChoice ends a choice in place of the engine. It reports whether the model call is
-// over.
-func (r *Run) endChoice(i int, finish engine.Finish) (over bool) {
-	choice := &r.continuation.choices[i]
+// endChoice ends a choice in place of the engine, and returns its end.
+func (c *continuation) endChoice(i int, finish engine.Finish) []engine.Chunk {
+	choice := &c.choices[i]
 	choice.leave(choiceDone)
 	end := engine.Chunk{Index: i, Finish: finish}
 	if choice.watcher != nil {
 		end.Tokens = choice.watcher.Release()
 	}
-
-	return r.deliver([]engine.Chunk{end})
-}
-
-// callComplete takes the end of a model call whose output is complete.
-func (r *Run) callComplete() {
-	if r.waits(nil) {
-		return
-	}
-
-	// A call that continues makes one choice: others may not be complete.
-	if r.continuation.continues() || r.continuation.interrupted() {
-		r.continueNext(Retry{})
-		return
-	}
-	r.advance()
+	return []engine.Chunk{end}
 }

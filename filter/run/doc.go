@@ -17,7 +17,8 @@
 //	          events, results ──┘          └──▶ model calls, jobs
 //
 // What an engine has made passes through these, in this order, before the reply gets
-// it ([Run.EngineBytes], push, deliver):
+// it. The methods have the names of what they add: modelCall.limited, Run.watched, Run.verified,
+// Run.toReply.
 //
 //	limit         the engine's output is cut at the limit that it was told (limit.go)
 //	spend         it counts for token quotas, also if nobody gets it (spend.go)
@@ -26,7 +27,11 @@
 //	output room   memory for it is taken, if the reply keeps its output (outputroom.go)
 //	verifier      the answer of an engine without grammars is held back (verify.go)
 //
+// The parts return: a model call an outcome (outcome.go), spending a grant (spend.go), the
+// continuation how a step goes on (continue.go). The run alone decides what follows
+// (step.go), and only it calls its Downstream, its Executor and its reply.
+//
 // What becomes of a call whose engine fails, at any point of its output, is a table in
-// continue.go. The states of a run are in run.go, those of a model call in call.go, and
-// those of a choice in choice.go, each with who leaves them.
+// continue.go. The states of a run are in run.go, those of a model call in call.go, of a
+// verifier in verify.go, and those of a choice in choice.go, each with who leaves them.
 package run

@@ -15,14 +15,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-const (
-	// closingGrace is how long the engine may take from its last choice's end to
-	// its closing usage event.
-	closingGrace = 2 * time.Second
-	// failTimeout is how long the client of a failed reply waits for the jobs that
-	// store it: longer than one access to the store.
-	failTimeout = 10 * time.Second
-)
+// failTimeout is how long the client of a failed reply waits for the jobs that
+// store it: longer than one access to the store.
+const failTimeout = 10 * time.Second
 
 // firstBytes is the capacity for the first events of a reply.
 const firstBytes = 1 << 10
@@ -103,10 +98,10 @@ type Options struct {
 //	phase    how it is left                                                     for
 //	new      Start: the first step                                              as after any step
 //	         Await: Envoy makes the one model call                              call
-//	reserve  reserved: the token quota has room                                 call
-//	         reserved: it has none                                              jobs of the failure, ended
-//	call     callComplete, pushToReply: the output is complete                  as after any step
-//	         callFailed: the call is repeated or continued, or the reply fails  call, reserve, or as after any step
+//	reserve  granted: the token quota has room                                  call
+//	         granted: it has none                                               jobs of the failure, ended
+//	call     follow: the output is complete                                     as after any step
+//	         lost: the call is repeated or continued, or the reply fails        call, reserve, or as after any step
 //	jobs     JobDone: the last job is done                                      as after any step
 //	any      fail, while no headers were sent; Cancel; Abandon                  ended
 //
@@ -125,7 +120,9 @@ const (
 
 // Run makes a reply: a state machine that is used by one goroutine.
 //
-// It is large because each event that a reply can meet has a method.
+// It is large because each event that a reply can meet has a method, and it alone decides what
+// follows. What it is made of returns: the model call an outcome, spending a grant, the continuation
+// how a step goes on.
 type Run struct {
 	o      Options
 	info   api.Info // of the request
@@ -141,13 +138,12 @@ type Run struct {
 	failing bool // the reply ends with an error
 
 	// The model call being made, and what is kept of the output of the step.
+	planned      plannedCall // the last one
 	call         modelCall
 	calls        int // that were made
 	continuation continuation
 	spend        spending
 	output       outputRoom
-	chunks       []engine.Chunk // reused
-	answered     bool           // an engine has begun to answer
 
 	// What the client gets.
 	headersSent bool
@@ -164,7 +160,8 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
 	r.output = newOutputRoom(&r.info, o.Reserve)
-	r.spend.quota, r.spend.low = o.Quota, math.MaxInt
+	r.call.target, r.call.rec = &r.o.Target, rec
+	r.spend = spending{quota: o.Quota, rec: rec, grows: o.Mode == api.Loop, low: math.MaxInt}
 
 	// The total time counts from the request's headers on: a client does not know when its body
 	// was complete.
@@ -214,21 +211,19 @@ func (r *Run) advance() {
 	case err != nil:
 		r.complete()
 	case step.Call != nil:
-		r.beginCall(step.Call)
+		r.plan(plannedCall{request: step.Call}, BudgetCall(step.Call))
 	case len(step.Jobs) > 0:
-		r.startJobs(step.Jobs)
+		r.startJobs(phaseJobs, step.Jobs)
 	default:
 		r.complete()
 	}
 }
 
-// startJobs executes the jobs of a step. What the reply says meanwhile waits for
-// the reply's headers as output of the engine does.
-func (r *Run) startJobs(jobs []api.Job) {
-	r.phase, r.jobs = phaseJobs, len(jobs)
-	r.timers.Clear(TimerFirst)
-	r.timers.Clear(TimerIdle)
-	r.timers.Clear(TimerGrace)
+// startJobs executes the jobs of a step, or the one that a model call waits for. What the reply
+// says meanwhile waits for the reply's headers as output of the engine does.
+func (r *Run) startJobs(waiting phase, jobs []api.Job) {
+	r.phase, r.jobs = waiting, len(jobs)
+	r.timers.clearCall()
 	if r.headersSent {
 		r.flush(false)
 	}
@@ -240,7 +235,7 @@ func (r *Run) startJobs(jobs []api.Job) {
 func (r *Run) JobDone(d JobDone) {
 	switch r.phase {
 	case phaseReserve:
-		r.reserved(d)
+		r.granted(r.spend.reserved(d))
 		return
 	case phaseCall:
 		r.besideDone(d)
@@ -261,16 +256,30 @@ func (r *Run) JobDone(d JobDone) {
 	}
 }
 
-// besideDone takes the result of a job that was done beside a model call.
+// besideDone takes the result of a job that was done beside a model call: a verdict about the
+// whole answer, or more of a token quota.
 func (r *Run) besideDone(d JobDone) {
 	verdict, ok := d.Result.(turn.Verdict)
-	switch {
-	case ok && r.deciding():
-		r.decided(verdict)
-	case d.Err != nil && r.deciding(): // a panic, of one of the jobs
-		r.decided(turn.Unchecked)
-	default:
-		r.takeGrown(d)
+	if r.call.deciding() && (ok || d.Err != nil) {
+		if !ok { // a panic, of one of the jobs
+			verdict = turn.Unchecked
+		}
+		o := r.call.verifier.decide(verdict)
+		if now := r.verified(nil); now.over != overNot {
+			o = now
+		}
+		if o.over == overNot {
+			r.flush(false)
+			return
+		}
+		r.follow(o)
+		return
+	}
+
+	more, exhausted := r.spend.grown(d)
+	r.beside(more)
+	if exhausted {
+		r.Exhausted()
 	}
 }
 
@@ -338,17 +347,17 @@ func (r *Run) fail(err *apierror.Error) {
 }
 
 func (r *Run) end() {
-	r.returnUnused()
+	r.settle(r.usedSoFar())
 	r.phase = phaseEnded
 	r.unlock()
 	r.timers.ClearAll()
 }
 
 // Abandon ends the run without a word: something else has ended its reply, or it
-// cannot be trusted any more.
+// cannot be trusted any more, so that it is not asked what it has used.
 func (r *Run) Abandon() {
 	r.leaveCall()
-	r.returnUnusedOfBroken()
+	r.settle(r.spend.used())
 	r.phase = phaseEnded
 	r.unlock()
 }
@@ -361,9 +370,38 @@ func (r *Run) Cancel() {
 			r.o.Executor.Detach(jobs)
 		}
 		r.leaveCall()
-		r.returnUnused()
+		r.settle(r.usedSoFar())
 	}
 	r.Abandon()
+}
+
+// leaveCall takes that the reply is given up, as when its client leaves. A call that was sent then
+// is charged with its prompt: an engine may have read all of it, and a client that always leaves
+// in time would have that for nothing. A call that was refused, or has failed, stays free.
+func (r *Run) leaveCall() {
+	if r.phase == phaseCall && r.call.phase == callSent {
+		r.spend.leftCall = true
+	}
+}
+
+// usedSoFar returns what the reply has used. Output is what engines have made of it, and not
+// what the reply says of itself: output that is held back, that nobody wants any more or that
+// was asked for again has taken an engine as long. Output that no reply has read counts as
+// what is no reasoning.
+func (r *Run) usedSoFar() budget.Usage {
+	used := r.spend.used()
+	if r.spend.answered {
+		s := r.reply.Summary()
+		used.Cached, used.Reasoning = s.Cached, s.Counts.Reasoning
+	}
+	return used
+}
+
+// settle returns to token quotas what the reply has reserved and not used.
+func (r *Run) settle(used budget.Usage) {
+	if job := r.spend.settle(used); job != nil {
+		r.o.Executor.Detach([]api.Job{job})
+	}
 }
 
 // flush sends the client what it may have now. A whole object is sent at its end
@@ -404,7 +442,12 @@ func (r *Run) sendHeaders(end bool) {
 	r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
 	headers := r.Explain(ReplyHeaders(r.info.Stream, r.o.RequestID), end)
 	r.rec.Tape.Headers(headers)
-	r.o.Downstream.SendHeaders(r.limits(headers))
+	if r.spend.quota != nil && r.o.Limits != nil {
+		if left, ok := r.spend.quota.Left(); ok {
+			headers = append(headers, r.o.Limits(&left, r.now)...)
+		}
+	}
+	r.o.Downstream.SendHeaders(headers)
 }
 
 // expired does what one of the run's timers asks for.
@@ -413,36 +456,21 @@ func (r *Run) expired(name Timer) {
 	limits := &r.env.Limits
 	switch name {
 	case TimerFirst:
-		r.continueOrFail(timeoutError(
-			"The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
+		r.lost(timeoutError(
+			"The engine did not begin to answer within %s. Send the request again.", limits.FirstToken), remedyContinue)
 	case TimerIdle:
-		r.continueOrFail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
+		r.lost(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle), remedyContinue)
 	case TimerTotal:
 		r.fail(timeoutError(
 			"The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
 	case TimerGrace:
-		r.callComplete()
+		r.follow(outcome{over: overComplete})
 	case TimerHold:
 		r.flush(false)
 	case TimerKeepAlive:
 		r.pending.buf = append(r.pending.buf, r.info.KeepAlive...)
 		r.flush(false)
 	}
-}
-
-// postpone sets a timer of the engine anew, and reports whether the timer is one.
-func (r *Run) postpone(name Timer) bool {
-	switch name {
-	case TimerFirst:
-		r.timers.Set(name, r.now, r.env.Limits.FirstToken)
-	case TimerIdle:
-		r.timers.Set(name, r.now, r.env.Limits.Idle)
-	case TimerGrace:
-		r.timers.Set(name, r.now, closingGrace)
-	default:
-		return false
-	}
-	return true
 }
 
 func timeoutError(format string, limit time.Duration) *apierror.Error {

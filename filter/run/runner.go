@@ -84,7 +84,7 @@ func (r *Runner) Hold(held bool) { r.held = held }
 
 // Expire does what the run's timer asks for.
 func (r *Runner) Expire(name Timer) {
-	if r.run == nil || r.held && r.run.postpone(name) {
+	if r.run == nil || r.held && r.Timers.postpone(name, r.run.now, &r.env.Limits) {
 		return
 	}
 	r.run.expired(name)
@@ -111,7 +111,7 @@ func (r *Runner) Describe(o *telemetry.Outcome) {
 	}
 
 	reply := r.run.reply
-	o.Answered, o.Summary, o.Fault = r.run.answered, reply.Summary(), reply.Fault()
+	o.Answered, o.Summary, o.Fault = r.run.spend.answered, reply.Summary(), reply.Fault()
 	o.ToolCalls, o.ToolFails = reply.ToolCalls()
 
 	if prices := &r.run.o.Target.Prices; o.Answered && prices.Known() {

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// closingGrace is how long the engine may take from its last choice's end to
+// its closing usage event.
+const closingGrace = 2 * time.Second
+
 // Timer names a deadline. In full-duplex mode Envoy bounds nothing, so all
 // deadlines are the filter's.
 type Timer int
@@ -77,4 +81,32 @@ func (t *Timers) Expired(now time.Time) (name Timer, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// engineGoesOn takes that an event of the model call has come.
+func (t *Timers) engineGoesOn(now time.Time, limits *Limits) {
+	t.Clear(TimerFirst)
+	t.Set(TimerIdle, now, limits.Idle)
+}
+
+// clearCall switches off the deadlines of the model call.
+func (t *Timers) clearCall() {
+	t.Clear(TimerFirst)
+	t.Clear(TimerIdle)
+	t.Clear(TimerGrace)
+}
+
+// postpone sets a timer of the engine anew, and reports whether the timer is one.
+func (t *Timers) postpone(name Timer, now time.Time, limits *Limits) bool {
+	switch name {
+	case TimerFirst:
+		t.Set(name, now, limits.FirstToken)
+	case TimerIdle:
+		t.Set(name, now, limits.Idle)
+	case TimerGrace:
+		t.Set(name, now, closingGrace)
+	default:
+		return false
+	}
+	return true
 }
