@@ -132,13 +132,9 @@ func (c *client) twice(ctx context.Context, p *probe, id string) (string, error)
 	return "the second:\n" + second + "the first:\n" + before, errors.Join(err, failed)
 }
 
-// prefixed begins a request with a longer id, and another that is aborted by its own, or over gRPC left.
+// prefixed begins a request with a longer id, and another that is aborted by its own.
 func (c *client) prefixed(ctx context.Context, p *probe, id string) (string, error) {
 	return c.ask(ctx, p, id+"-c1", func() error {
-		// An aborted call never ends. What its client does instead aborts it as well.
-		if c.engine.service() != nil {
-			return c.left(ctx, p, id)
-		}
 		_, err := c.ask(ctx, p, id, func() error { return c.abort(ctx, id, false) })
 		return err
 	})
