@@ -28,7 +28,7 @@ func newCheckedTurn(t *testing.T, change func(*Input)) *Turn {
 	model := *rc.Model
 	model.ToolArguments = ArgumentsRetry
 	rc.Model = &model
-	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}, Tools: checkedTools, Strict: map[ToolName]bool{{FunctionsNamespace, "strict", false}: true}}
+	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}, Tools: checkedTools, Strict: map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "strict"}: true}}
 	if change != nil {
 		change(in)
 	}

@@ -30,7 +30,7 @@ const countSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"req
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	strict := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}, {Name: "g"}}}}
-	f, g := ToolName{FunctionsNamespace, "f", false}, ToolName{FunctionsNamespace, "g", false}
+	f, g := ToolName{Namespace: FunctionsNamespace, Name: "f"}, ToolName{Namespace: FunctionsNamespace, Name: "g"}
 	const thought = "<|channel|>analysis<|message|>a<|end|><|start|>assistant"
 	call := func(name, arguments string) string {
 		return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments + "<|call|>"
@@ -159,7 +159,7 @@ func TestNoCheck(t *testing.T) {
 // engine's grammar, at the end of a reply that is not held back.
 func TestStrictUnderAGrammar(t *testing.T) {
 	t.Parallel()
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}}}}
 	strict := jsonFormat(countSchema)
 	strict.Strict = true
@@ -215,7 +215,7 @@ func TestCheckOfALaterCall(t *testing.T) {
 func TestCheckBeyondAGrammar(t *testing.T) {
 	t.Parallel()
 	const unique = `{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"required":["n"],"additionalProperties":false}`
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(unique)}}}}
 	strict := jsonFormat(unique)
 	strict.Strict = true
@@ -275,8 +275,8 @@ func TestForcedSchemas(t *testing.T) {
 		want string
 	}{
 		"required":                {city, Choice{Required: true}, city},
-		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, city},
-		"allowed":                 {city, Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, ""},
+		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}, city},
+		"allowed":                 {city, Choice{Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}, ""},
 		"no object":               {`{"type":"string"}`, Choice{Required: true}, ""},
 		"without a type":          {`{"properties":{"city":{"type":"string"}}}`, Choice{Required: true}, `{"type":"object","properties":{"city":{"type":"string"}}}`},
 		"several types":           {`{"type":["object","null"]}`, Choice{Required: true}, ""},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
@@ -20,7 +22,7 @@ import (
 // Tools that join by an item must be among [Input].Deferred; those that the prompt
 // has already are rendered again. A turn whose [Input] had Continue has no next one.
 // Continue does no I/O. It ends with ctx, and can take long: see [Quick].
-func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *apierror.Error) {
+func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn, *apierror.Error) {
 	next := *t
 	next.verifier.settled = Undecided
 	next.number++
@@ -67,11 +69,11 @@ const quickBytes = 48 << 10
 
 // Quick reports whether [Turn.Continue] with these items takes no longer than a state machine
 // may compute. Other calls are a job: results of tools have megabytes.
-func Quick(items []Item) bool {
+func Quick(items []item.Item) bool {
 	size := 0
 	for i := range items {
 		item := &items[i]
-		size += len(item.Text) + item.Tools.bytes()
+		size += len(item.Text) + item.Tools.Bytes()
 	}
 	return size <= quickBytes
 }

@@ -3,6 +3,8 @@ package turn
 import (
 	"errors"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -85,9 +87,9 @@ func (in *Input) RoomForGrammar(rc *RequestContext, cost int) bool {
 }
 
 // EnforceGrammar has the engine enforce the grammar of a tool's arguments.
-func (in *Input) EnforceGrammar(name ToolName, grammar constraint.Grammar) {
+func (in *Input) EnforceGrammar(name item.ToolName, grammar constraint.Grammar) {
 	if in.Grammars == nil {
-		in.Grammars = map[ToolName]constraint.Grammar{}
+		in.Grammars = map[item.ToolName]constraint.Grammar{}
 	}
 	in.Grammars[name] = grammar
 }
@@ -95,11 +97,11 @@ func (in *Input) EnforceGrammar(name ToolName, grammar constraint.Grammar) {
 // EnforceText makes the input of tools that take text enforced where calls are enforced
 // anyway: the model writes it as a function's arguments. Where they are not, other text
 // than JSON is understood too.
-func (in *Input) EnforceText(tools []ToolName) {
+func (in *Input) EnforceText(tools []item.ToolName) {
 	if len(tools) == 0 {
 		return
 	}
-	in.AsIs = make(map[ToolName]bool, len(tools))
+	in.AsIs = make(map[item.ToolName]bool, len(tools))
 	for _, name := range tools {
 		in.AsIs[name] = true
 	}
@@ -108,7 +110,7 @@ func (in *Input) EnforceText(tools []ToolName) {
 		return
 	}
 	if in.Strict == nil {
-		in.Strict = map[ToolName]bool{}
+		in.Strict = map[item.ToolName]bool{}
 	}
 	for _, name := range tools {
 		in.Strict[name] = true

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -53,7 +55,7 @@ type diagnosed struct {
 }
 
 // diagnose takes the sums of what the turn's prompt begins with.
-func (t *Turn) diagnose(in *Input, head *head, before *Prefix, items []Item, start conversationStart) {
+func (t *Turn) diagnose(in *Input, head *head, before *Prefix, items []item.Item, start conversationStart) {
 	rc, compared := &t.rc, &t.diagnosed
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
@@ -110,9 +112,9 @@ func (h *head) addSums(sums *diagnosis.Head, opening opening) {
 }
 
 // storedLast reports whether the last call of the items is one of a choice that is kept.
-func storedLast(items []Item, kept []keptChoice) bool {
+func storedLast(items []item.Item, kept []keptChoice) bool {
 	for i := len(items) - 1; i >= 0 && len(kept) > 0; i-- {
-		if id := items[i].CallID; items[i].Kind == Call {
+		if id := items[i].CallID; items[i].Kind == item.Call {
 			return slices.ContainsFunc(kept, func(c keptChoice) bool { return slices.Contains(c.calls, id) })
 		}
 	}

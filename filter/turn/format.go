@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -32,7 +34,7 @@ func (rc *RequestContext) jsonFormat(
 	switch {
 	case format.Name == "":
 		return nil, apierror.Invalid(path, "The output format has no name. Give it one.")
-	case len(format.Name) > maxFormatName || !isPlain(format.Name):
+	case len(format.Name) > maxFormatName || !item.IsPlain(format.Name):
 		return nil, apierror.Invalid(path,
 			"The name of the output format must consist of at most %d letters, digits, _ and -.", maxFormatName)
 	case len(format.Schema) == 0:

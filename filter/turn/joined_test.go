@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -220,7 +222,7 @@ func TestJoinedToolsBounded(t *testing.T) {
 	}{
 		"too many":              {few, nil, []Item{found("a"), found("b")}, "more than 2 tools"},
 		"too deep":              {shallow, nil, []Item{deep}, "nest more than 4 levels"},
-		"a long name":           {few, nil, []Item{found(strings.Repeat("x", maxNameBytes+1))}, "longer than 256 bytes"},
+		"a long name":           {few, nil, []Item{found(strings.Repeat("x", item.MaxNameBytes+1))}, "longer than 256 bytes"},
 		"the same name":         {few, nil, []Item{found("read"), same}, `Two tools have the name "read"`},
 		"twice the same":        {few, nil, []Item{found("read"), found("read")}, ""},
 		"the request's own":     {few, nil, []Item{own}, ""},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
@@ -39,7 +41,7 @@ type Keep struct {
 
 // newKeep returns the job for one choice; nil if there is nothing to keep. The texts are kept
 // once, under the id of the first call; the names of the other calls refer to that id.
-func (rc *RequestContext) newKeep(calls []*CalledTool, reasoning string, choice *writtenChoice) *Keep {
+func (rc *RequestContext) newKeep(calls []*item.CalledTool, reasoning string, choice *writtenChoice) *Keep {
 	exact := rc.Model.History == HistoryExact && (choice != nil || reasoning != "")
 	if reasoning == "" && !exact {
 		return nil
@@ -119,7 +121,7 @@ func (rc *RequestContext) KeptResults(
 	return nil
 }
 
-func callIDs(calls []*CalledTool) []string {
+func callIDs(calls []*item.CalledTool) []string {
 	ids := make([]string, len(calls))
 	for i, call := range calls {
 		ids[i] = call.ID
@@ -221,9 +223,9 @@ func (c *keptChoice) names() []string {
 
 // bytes returns the approximate size of the choice in memory.
 func (c *keptChoice) bytes() int {
-	n := itemOverhead + len(c.name)
+	n := item.Overhead + len(c.name)
 	for _, id := range c.calls {
-		n += itemOverhead + len(id)
+		n += item.Overhead + len(id)
 	}
 	return n
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -189,7 +191,7 @@ func texts(items []Item) string {
 
 // TestInCallOrderAllocates shows that nothing is allocated for results that stay where they are.
 func TestInCallOrderAllocates(t *testing.T) {
-	callees := map[string]callee{"1": {recipient: "f", at: 0}, "2": {recipient: "f", at: 1}, "3": {recipient: "g", at: 2}}
+	callees := map[string]item.Callee{"1": {Recipient: "f", At: 0}, "2": {Recipient: "f", At: 1}, "3": {Recipient: "g", At: 2}}
 	for _, order := range []string{"123", "132", "312"} {
 		var items []Item
 		for _, id := range order {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -124,7 +126,7 @@ func withOwnHistory(in *Input, m *Model) (*Input, *apierror.Error) {
 
 // render returns the turn's prompt, for the items after before. It reads from the
 // store what earlier requests have kept.
-func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
+func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []item.Item) ([]harmony.Token, *apierror.Error) {
 	rc := &t.rc
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -139,7 +141,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	t.diagnose(in, head, before, items, start)
 
 	// The message that the reply continues is rendered without its end.
-	var last Item
+	var last item.Item
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
 	}
@@ -200,17 +202,17 @@ func (rc *RequestContext) unique() string {
 }
 
 // validate rejects conversations that are invalid in all APIs.
-func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *apierror.Error {
+func (rc *RequestContext) validate(in *Input, before *Prefix, items []item.Item) *apierror.Error {
 	if before.settled+len(items) > rc.Limits.Items {
 		return apierror.Invalid("", "The conversation has more than %d messages, calls and results.", rc.Limits.Items)
 	}
 
 	if in.Continue {
-		last := Item{}
+		last := item.Item{}
 		if len(items) > 0 {
 			last = items[len(items)-1]
 		}
-		if last.Kind != Answer && last.Kind != Preamble && last.Kind != Reasoning {
+		if last.Kind != item.Answer && last.Kind != item.Preamble && last.Kind != item.Reasoning {
 			return apierror.Invalid("continue_final_message",
 				"Only a last message with the assistant's text can be continued.")
 		}
@@ -283,7 +285,7 @@ func (h *head) messages(opening opening) []harmony.Message {
 		msgs = append(msgs, harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{developer}})
 	}
 	if first != "" {
-		msgs = append(msgs, message(Item{Kind: Instructions, Text: first}, callee{}))
+		msgs = append(msgs, item.Message(item.Item{Kind: item.Instructions, Text: first}, item.Callee{}))
 	}
 	return msgs
 }
@@ -291,7 +293,7 @@ func (h *head) messages(opening opening) []harmony.Message {
 // prompt renders a conversation: its head, the prefix before the items, and the
 // items.
 func (r rendering) prompt(
-	ctx context.Context, head *head, before *Prefix, items []Item,
+	ctx context.Context, head *head, before *Prefix, items []item.Item,
 ) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
@@ -367,45 +369,6 @@ func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 	return min(tokens, max(r.limit, 0)) + shortHead
 }
 
-// message returns an item in the form that the model was trained on; by is the
-// tool of a call or result.
-func message(item Item, by callee) harmony.Message {
-	if item.Written != nil {
-		return *item.Written
-	}
-	text := []harmony.Content{harmony.Text(item.Text)}
-
-	switch item.Kind {
-	case Instructions:
-		return harmony.Message{
-			Role:    harmony.RoleDeveloper,
-			Content: []harmony.Content{&harmony.DeveloperContent{Instructions: item.Text}},
-		}
-	case Reasoning:
-		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelAnalysis, Content: text}
-	case Preamble:
-		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelCommentary, Content: text}
-	case Answer:
-		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: text}
-	case Call:
-		channel, contentType := by.form()
-		text[0] = harmony.Text(shownArguments(&item))
-		call := harmony.Message{
-			Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType,
-			Content: text,
-		}
-		by.header.apply(&call)
-		return call
-	case Result:
-		channel, _ := by.form()
-		return harmony.Message{
-			Role: harmony.RoleTool, Name: by.recipient, Recipient: string(harmony.RoleAssistant), Channel: channel,
-			Content: text,
-		}
-	}
-	return harmony.Message{Role: harmony.RoleUser, Content: text}
-}
-
 // system returns the system message.
 func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Namespace) harmony.Message {
 	return harmony.Message{Role: harmony.RoleSystem, Content: []harmony.Content{&harmony.SystemContent{
@@ -422,10 +385,10 @@ func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Name
 // continued appends the message that the reply continues, without its end, and
 // returns the message's header.
 func (r rendering) continued(
-	ctx context.Context, prompt []harmony.Token, item Item,
+	ctx context.Context, prompt []harmony.Token, it item.Item,
 ) (all, header []harmony.Token, err *apierror.Error) {
 	begin := len(prompt)
-	if prompt, err = r.append(ctx, prompt, []harmony.Message{message(item, callee{})}); err != nil {
+	if prompt, err = r.append(ctx, prompt, []harmony.Message{item.Message(it, item.Callee{})}); err != nil {
 		return nil, nil, err
 	}
 

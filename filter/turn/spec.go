@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -15,35 +17,21 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// ToolName is a tool by the client's names, and as such the one identity that a tool has: the
-// names that the model sees lead to it.
-type ToolName struct {
-	// [FunctionsNamespace] for plain functions.
-	Namespace string
-	// "" where a built-in namespace itself is the tool.
-	Name string
-	// One of [Input].Builtins, and not a tool of the client with the same names.
-	Builtin bool
-}
-
-// isCode reports whether the tool is called with code, because it is a namespace.
-func (n ToolName) isCode() bool { return n.Builtin && n.Name == "" }
-
 // Choice restricts what the model may do with the tools.
 type Choice struct {
 	// At least one call, and no answer.
 	Required bool
 	// The only tools that may be called; nil: all, but if Required built-in tools only if there
 	// are no others.
-	Allowed []ToolName
+	Allowed []item.ToolName
 }
 
 // allowed returns the tools that may be called as a set; nil: all.
-func (c *Choice) allowed() map[ToolName]bool {
+func (c *Choice) allowed() map[item.ToolName]bool {
 	if c.Allowed == nil {
 		return nil
 	}
-	set := make(map[ToolName]bool, len(c.Allowed))
+	set := make(map[item.ToolName]bool, len(c.Allowed))
 	for _, name := range c.Allowed {
 		set[name] = true
 	}
@@ -129,11 +117,11 @@ type callable struct {
 	// One of the tools must be called.
 	required bool
 	// The only ones that may be called; nil: all.
-	chosen map[ToolName]bool
+	chosen map[item.ToolName]bool
 
 	// What was found.
 	found []constraint.Tool
-	names map[ToolName]bool
+	names map[item.ToolName]bool
 
 	// Bytes of the schemas of the strict tools so far.
 	strictBytes int
@@ -147,7 +135,7 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 		return nil
 	}
 	if c.names == nil { // most requests have no tools
-		c.names = map[ToolName]bool{}
+		c.names = map[item.ToolName]bool{}
 	}
 	c.names[name] = true
 
@@ -174,7 +162,7 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes)
 	}
 	c.found = append(c.found, constraint.Tool{
-		Recipient: recipient, Builtin: name.Builtin, Code: name.isCode(), Schema: schema, Enforced: enforced,
+		Recipient: recipient, Builtin: name.Builtin, Code: name.IsCode(), Schema: schema, Enforced: enforced,
 	})
 	return err
 }
@@ -193,7 +181,7 @@ func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
 // need to be a JSON object.
 func (rc *RequestContext) strictSchema(
-	strict bool, name ToolName, schema json.RawMessage,
+	strict bool, name item.ToolName, schema json.RawMessage,
 ) (json.RawMessage, *apierror.Error) {
 	if !strict {
 		return nil, nil
@@ -260,7 +248,7 @@ func objectSchema(schema json.RawMessage) json.RawMessage {
 
 // parametersPath returns where the fault in a tool's schema is, as a path below
 // "tools"; "" for the schema as a whole.
-func parametersPath(name ToolName, err error) string {
+func parametersPath(name item.ToolName, err error) string {
 	if path := constraint.SchemaPath(err); path != "" {
 		return "." + name.Name + ".parameters" + path
 	}

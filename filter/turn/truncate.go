@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -27,7 +29,7 @@ func (rc *RequestContext) room(in *Input) int {
 // after the request's prefix, with what is kept of them; the items of the prefix
 // are read.
 func (rc *RequestContext) truncated(
-	ctx context.Context, in *Input, head *head, items []Item,
+	ctx context.Context, in *Input, head *head, items []item.Item,
 ) ([]harmony.Token, *apierror.Error) {
 	if in.Before != nil {
 		all, err := in.Whole()
@@ -69,18 +71,18 @@ func (rc *RequestContext) truncated(
 // the first: at a user's text before which every call has its output. Texts in a
 // row begin one turn. A summary always begins one: what precedes it can be
 // dropped.
-func turnStarts(items []Item) []int {
+func turnStarts(items []item.Item) []int {
 	var starts []int
 	// The items before the first user's text are instructions, which are never dropped.
 	first, open := true, 0
 	for i := range items {
 		switch items[i].Kind {
-		case Call:
+		case item.Call:
 			open++
-		case Result:
+		case item.Result:
 			open--
-		case User:
-			if !first && open == 0 && (items[i].Summary || items[i-1].Kind != User) {
+		case item.User:
+			if !first && open == 0 && (items[i].Summary || items[i-1].Kind != item.User) {
 				starts = append(starts, i)
 			}
 			first = false
@@ -91,8 +93,8 @@ func turnStarts(items []Item) []int {
 
 // without returns the conversation from the item at start on, and the instructions
 // and tools before it.
-func without(items []Item, start int) []Item {
-	dropped := func(i Item) bool { return i.Kind != Instructions && i.Kind != Tools }
+func without(items []item.Item, start int) []item.Item {
+	dropped := func(i item.Item) bool { return i.Kind != item.Instructions && i.Kind != item.Tools }
 	kept := slices.DeleteFunc(slices.Clone(items[:start]), dropped)
 	return append(kept, items[start:]...)
 }

@@ -20,8 +20,9 @@ package turn
 
 import (
 	"context"
-	"strings"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -240,7 +241,7 @@ func (rc *RequestContext) ID(prefix string) string {
 	}
 
 	for i := range len(rc.RequestID) {
-		if c := rc.RequestID[i]; !isNameByte(c) && c != '.' && c != ':' {
+		if c := rc.RequestID[i]; !item.IsNameByte(c) && c != '.' && c != ':' {
 			return rc.NewID(prefix)
 		}
 	}
@@ -263,83 +264,7 @@ func (rc *RequestContext) ContextLength() int {
 	return DefaultContextLength
 }
 
-// Kind is the kind of an item of a conversation, or of a part of a reply.
-type Kind uint8
-
-// The kinds. The parts of a reply are [Reasoning], [Preamble], [Answer] and [Call].
-const (
-	Instructions Kind = iota + 1 // a system or developer text
-	User                         // a user's text
-	Reasoning                    // chain of thought: analysis without a recipient
-	Preamble                     // text for the user before tool calls: commentary without a recipient
-	Answer                       // text for the user: the final channel
-	Call                         // a tool call
-	Result                       // a tool's output
-	Unphased                     // the assistant's text, a Preamble or an Answer depending on what follows
-	Tools                        // tools that join the conversation, see [JoinedTools]
-)
-
-// String returns the kind's name, for tests and logs.
-func (k Kind) String() string {
-	return [...]string{
-		"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased", "tools",
-	}[k]
-}
-
-// OfModel reports whether the model has generated such an item.
-func (k Kind) OfModel() bool {
-	switch k {
-	case Reasoning, Preamble, Answer, Call, Unphased:
-		return true
-	}
-	return false
-}
-
-// Item is an item of a conversation. The items of a turn of the assistant are in
-// the order in which they were generated: reasoning, preamble, calls, results.
-type Item struct {
-	Kind Kind
-	// Of a call its arguments, of a result its output.
-	Text string
-	// Of calls and results.
-	CallID string
-	// Of a call; "" is functions.
-	Namespace string
-	// Of a call, the client's name of the tool; "" if the namespace itself is the tool.
-	Name string
-	// Of the item in the request, for errors.
-	Path string
-	// Of a call: the tool belongs to a built-in namespace, see [Input].Builtins.
-	Builtin bool
-	// Of a result: it follows its call directly, also if other calls of the turn follow.
-	Hosted bool
-	// Of a user's text: it replaces the conversation before it.
-	Summary bool
-	// Of a Tools item; not nil there.
-	Tools *JoinedTools
-
-	// Of what the model has generated: the message as it wrote it. Only Prepare, Extend and
-	// Continue set it; nil: the other fields are rendered.
-	Written *harmony.Message
-}
-
-// blank reports whether a text is white space alone, which the model is not shown. Of calls and results
-// none is: that a tool returned nothing is what it returned.
-func (i *Item) blank() bool {
-	switch i.Kind {
-	case Call, Result, Tools:
-		return false
-	}
-	return i.Written == nil && strings.TrimSpace(i.Text) == ""
-}
-
-// isAnswer reports whether an item is an answer that the model is shown.
-func (i *Item) isAnswer() bool { return i.Kind == Answer && !i.blank() }
-
-func isWritten(i Item) bool { return i.Written != nil }
-
-// tool returns the tool of a call.
-func (i *Item) tool() ToolName { return ToolName{i.Namespace, i.Name, i.Builtin} }
+func isWritten(i item.Item) bool { return i.Written != nil }
 
 // Input is the input of one turn.
 //
@@ -352,8 +277,8 @@ type Input struct {
 	// Before replaces the items before Items. Whole returns these items; it is
 	// called if the conversation has to be truncated.
 	Before *Prefix
-	Whole  func() ([]Item, *apierror.Error)
-	Items  []Item
+	Whole  func() ([]item.Item, *apierror.Error)
+	Items  []item.Item
 	// The last item, an assistant's reasoning or text, is incomplete: the model continues it.
 	Continue bool
 	// Drop the oldest turns if the conversation is longer than the context.
@@ -377,7 +302,7 @@ type Input struct {
 	Deferred []harmony.Namespace
 	// Withdrawn are tools that stay in the prompt, whose prefix engines have cached, and that must
 	// not be called any more. Who makes the reply answers calls of them.
-	Withdrawn map[ToolName]bool
+	Withdrawn map[item.ToolName]bool
 	// Tools are not offered, and calls are withheld.
 	NoCalls bool
 	// The turn ends after one call.
@@ -385,11 +310,11 @@ type Input struct {
 	// Which tools may and must be called.
 	Choice Choice
 	// Tools whose arguments are not repaired: they need not be JSON.
-	AsIs map[ToolName]bool
+	AsIs map[item.ToolName]bool
 	// Tools whose arguments must follow their schemas.
-	Strict map[ToolName]bool
+	Strict map[item.ToolName]bool
 	// Of the arguments of tools, which an engine's grammar enforces; of own tools only.
-	Grammars map[ToolName]constraint.Grammar
+	Grammars map[item.ToolName]constraint.Grammar
 
 	// What the model writes, and what of it the client gets.
 
@@ -422,9 +347,6 @@ type Input struct {
 	// what the context leaves.
 	Engine engine.Request
 }
-
-// FunctionsNamespace is the namespace of plain function tools.
-const FunctionsNamespace = "functions"
 
 // Turn is a prepared turn. It is used by one goroutine.
 //

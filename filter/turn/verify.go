@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -24,12 +26,12 @@ type verifier struct {
 	// Of calls are JSON objects.
 	arguments bool
 	// Nil: all.
-	allowed map[ToolName]bool
+	allowed map[item.ToolName]bool
 
 	// Of the answer; nil: not verified.
 	schema *constraint.Validator
 	// Of the arguments of strict tools; nil: not verified.
-	strict map[ToolName]*constraint.Validator
+	strict map[item.ToolName]*constraint.Validator
 	// No grammar of an engine enforces the spec.
 	alone bool
 	// Or not all of it: the reply is checked before the client gets any of it.
@@ -74,7 +76,7 @@ func (rc *RequestContext) newVerifier(
 		}
 	}
 
-	rules.strict = map[ToolName]*constraint.Validator{}
+	rules.strict = map[item.ToolName]*constraint.Validator{}
 	for _, called := range spec.Tools {
 		name := tools.byRecipient[called.Recipient]
 		if !tools.isStrict(in, name) || called.Schema == nil {
@@ -222,7 +224,7 @@ func (v *verifier) answerFollows(account *work.Account, text []byte) (bool, erro
 
 // argumentsFollow reports whether a text is the arguments of a call: one JSON object, of
 // the tool's schema if the tool is strict. The error is that of the account.
-func (v *verifier) argumentsFollow(account *work.Account, tool ToolName, text []byte) (bool, error) {
+func (v *verifier) argumentsFollow(account *work.Account, tool item.ToolName, text []byte) (bool, error) {
 	switch schema := v.strict[tool]; {
 	case !json.Valid(text) || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")):
 		return false, nil
@@ -250,7 +252,7 @@ const codeViolation = "constraint_not_kept"
 // follows reports whether a text has the form that the spec demands. The error is the
 // account's.
 func (v *verifier) follows(account *work.Account, t *checkedText) (bool, error) {
-	if t.kind == Call {
+	if t.kind == item.Call {
 		return v.argumentsFollow(account, t.tool, t.text)
 	}
 	return v.answerFollows(account, t.text)
@@ -272,21 +274,21 @@ func (r *Reader) verifiesPart() bool {
 	if v.settled != Undecided {
 		return false
 	}
-	return r.part.kind == Answer && v.answer != nil || r.part.kind == Call && v.arguments && r.part.call != nil &&
+	return r.part.kind == item.Answer && v.answer != nil || r.part.kind == item.Call && v.arguments && r.part.call != nil &&
 		!r.part.call.IsCode()
 }
 
 // verifyPart verifies the part, whose text is complete.
 func (r *Reader) verifyPart() {
 	rules := &r.turn.verifier
-	var called ToolName
+	var called item.ToolName
 	if r.part.call != nil {
-		called = r.part.call.tool()
+		called = r.part.call.Tool()
 	}
 
 	started := r.part.state != partUnseen
 	switch {
-	case r.part.kind == Answer && rules.required && rules.alone && started:
+	case r.part.kind == item.Answer && rules.required && rules.alone && started:
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
 	case r.check != nil:
@@ -323,7 +325,7 @@ func (r *Reader) verifyEnd() *apierror.Error {
 
 // violation ends the choice because its output violates the spec.
 func (r *Reader) violation() *apierror.Error {
-	r.ending.finish = FinishError
+	r.ending.finish = item.FinishError
 	r.repaired(repairFailed)
 
 	if r.turn.verifier.settled == Unchecked {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -259,7 +261,7 @@ func (w *Watcher) parse(token harmony.Token) (ended bool) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case harmony.MessageStart:
-			w.inside = e.Header.Recipient == "" && kindOf(e.Header.Channel) == Reasoning
+			w.inside = e.Header.Recipient == "" && item.KindOf(e.Header.Channel) == item.Reasoning
 			w.whole = true
 			w.call.begin(e.Header)
 		case harmony.Delta:

@@ -59,7 +59,7 @@ func TestTooCostly(t *testing.T) {
 			return err
 		}},
 		"format":      {"", prepared(Input{Format: jsonFormat(schema)})},
-		"strict tool": {"tools.f.parameters.properties.a", prepared(Input{Tools: tools, Strict: map[ToolName]bool{{FunctionsNamespace, "f", false}: true}})},
+		"strict tool": {"tools.f.parameters.properties.a", prepared(Input{Tools: tools, Strict: map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}})},
 		"forced tool": {"", prepared(Input{Tools: tools, Choice: Choice{Required: true}})},
 	} {
 		rc := newAccounted()
@@ -88,7 +88,7 @@ func TestChecksInline(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("a", 20_000) + `"}`
 	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":"` + slow + `"}},"required":["a"]}`
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	strict := jsonFormat(schema)
 	strict.Strict = true
 
@@ -131,7 +131,7 @@ func TestManyChecksOfAnEvent(t *testing.T) {
 	t.Parallel()
 	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":"` + slow + `"}},"required":["a"]}`
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	// It follows the schema: else the first call is the last one.
 	call := `<|channel|>commentary to=functions.f<|message|>{"a":"` + strings.Repeat("a", 200) + `b"}<|end|><|start|>assistant`
 	event := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, strings.Repeat(call, 100))}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -102,7 +104,7 @@ func (r *Reader) writtenChoice() *writtenChoice {
 		if messages[i].Recipient == "" {
 			continue
 		}
-		if !calls(&messages[i], r.calls[next].tool()) {
+		if !item.Calls(&messages[i], r.calls[next].Tool()) {
 			return nil
 		}
 		next++
@@ -138,13 +140,6 @@ func (c *writtenChoice) key() string {
 		return lastingKey(c.calls[0])
 	}
 	return writtenKey(c.calls[0])
-}
-
-// calls reports whether a message is a call of a tool, in the tool's own name and on the
-// channel on which such calls are made: from another one it would disappear with an answer.
-func calls(m *harmony.Message, tool ToolName) bool {
-	channel, _ := callee{builtin: tool.Builtin}.form()
-	return m.Recipient == recipient(tool) && m.Channel == channel
 }
 
 // What the store has is one line of text: a version, the time in seconds, and in base64 the ids
@@ -198,7 +193,7 @@ func readWrittenChoice(first, text string) (c *writtenChoice, at int64, ok bool)
 	count, body, ok := cutUvarint(body)
 	for ; ok && count > 0; count-- {
 		var length uint64
-		if length, body, ok = cutUvarint(body); !ok || length > uint64(min(len(body), maxNameBytes)) {
+		if length, body, ok = cutUvarint(body); !ok || length > uint64(min(len(body), item.MaxNameBytes)) {
 			return nil, 0, false
 		}
 		id := string(body[:length])
