@@ -28,7 +28,7 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	t, err := rc.Prepare(ctx, &d.input)
+	t, err := turn.Prepare(ctx, rc, &d.input)
 	if err != nil {
 		return nil, err
 	}

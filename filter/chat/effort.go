@@ -24,7 +24,7 @@ func (d *decoder) readUpdate(m message) *apierror.Error {
 		d.ignored.Add(m.at.Path)
 		return nil
 	}
-	return d.input.EffortUpdates.Read(effort)
+	return turn.ReadEffortUpdate(&d.input.EffortUpdates, effort)
 }
 
 // readConfig reads {"effort":…} of a message of the system.
@@ -38,6 +38,6 @@ func (d *decoder) readConfig(m *message) *apierror.Error {
 			return configFields.Other(key, v, &d.ignored)
 		}
 		m.configured = true
-		return d.input.EffortUpdates.Read(v)
+		return turn.ReadEffortUpdate(&d.input.EffortUpdates, v)
 	})
 }

@@ -33,12 +33,12 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	// OpenCode's spelling with setCacheKey, which the AI SDK passes on to OpenAI-compatible services.
 	"promptCacheKey": {Read: (*decoder).readCacheKey},
 
-	"reasoning_effort": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
+	"reasoning_effort": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return turn.SetEffort(&d.input, v) }},
 	"reasoning": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return reasoningFields.Decode(d, v, &d.ignored)
 	}},
 	"thinking":  {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.sampling().ReadThinking(v) }},
-	"verbosity": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetVerbosity(v) }},
+	"verbosity": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return turn.SetVerbosity(&d.input, v) }},
 
 	"tools":               {Read: (*decoder).readTools},
 	"tool_choice":         {Read: (*decoder).readToolChoice},
@@ -131,7 +131,7 @@ func (d *decoder) sampling() turn.Sampling {
 
 // reasoningFields are the members of reasoning, as OpenRouter has it and Responses.
 var reasoningFields = jsontext.With(jsontext.Table[*decoder]{
-	"effort":           {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
+	"effort":           {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return turn.SetEffort(&d.input, v) }},
 	"summary":          {Ignored: shownWhole},
 	"generate_summary": {Ignored: shownWhole},
 }, turn.OtherReasoning, (*decoder).sampling)

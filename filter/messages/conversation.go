@@ -180,7 +180,7 @@ func (m *message) readConfig(config jsontext.Field) (configured bool, err *apier
 			return messageConfigFields.Other(key, v, &m.d.ignored)
 		}
 		configured = true
-		return m.d.input.EffortUpdates.Read(v)
+		return turn.ReadEffortUpdate(&m.d.input.EffortUpdates, v)
 	})
 	return configured, err
 }

@@ -177,7 +177,7 @@ func (d *decoder) prepareTurn(ctx context.Context) (*turn.Turn, *apierror.Error)
 	if d.compaction.asked {
 		return compaction.Prepare(ctx, d.rc, &d.input)
 	}
-	return d.rc.Prepare(ctx, &d.input)
+	return turn.Prepare(ctx, d.rc, &d.input)
 }
 
 // containerPrefix begins the ids of containers.
@@ -308,7 +308,7 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 			}
 		case "budget_tokens":
 			budget = v
-			return d.input.SetBudget(v)
+			return turn.SetBudget(&d.input, v)
 		case "display":
 			return d.readDisplay(v)
 		default:
@@ -372,7 +372,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 	})
 }
 
-func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return turn.SetEffort(&d.input, v) }
 
 // readParallelCalls reads whether the message may have several calls.
 func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
@@ -390,8 +390,8 @@ func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
 	if !schema.IsObject() {
 		return apierror.Invalid(schema.Path, "The schema of an output format must be a JSON Schema object.")
 	}
-	f, err := d.rc.SchemaFormat(schema)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := turn.SchemaFormat(d.rc, schema)
+	return turn.SetFormat(&d.input, f, v.Path, err)
 }
 
 // readMetadata reads {"user_id":…}, which names the session: a text, or the text of

@@ -214,7 +214,7 @@ func TestBuiltinErrors(t *testing.T) {
 		rc, _ := newContext()
 		rc.Limits.Tools = 5
 		in.Items = []Item{userHi}
-		if _, err := rc.Prepare(t.Context(), &in); textOf(err) != want {
+		if _, err := Prepare(t.Context(), rc, &in); textOf(err) != want {
 			t.Errorf("%q, want %q", textOf(err), want)
 		}
 	}
@@ -327,7 +327,7 @@ func TestBuiltinsInSpec(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p, err := (&RequestContext{}).newSpec(&c.in, tools.narrow(c.in.Choice), tools)
+		p, err := newSpec(&RequestContext{}, &c.in, tools.narrow(c.in.Choice), tools)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -27,7 +27,7 @@ const (
 type callCheck struct {
 	// Nil: calls are not checked.
 	tools *toolset
-	rc    *RequestContext
+	rc    *request.Context
 
 	state callState
 	// Of a call that is held back: its tool, the content type of its header, and its arguments so
@@ -83,7 +83,7 @@ func (c *callCheck) passes() bool {
 		return false
 	}
 
-	return c.rc.inline(func(account *work.Account) (bool, error) {
+	return c.rc.Inline(func(account *work.Account) (bool, error) {
 		validator := c.validator(account)
 		if validator == nil {
 			return true, nil
@@ -108,7 +108,7 @@ func (c *callCheck) format() constraint.Format {
 }
 
 func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
-	account := c.rc.Work.Part(context.Background(), maxInline)
+	account := c.rc.Work.Part(context.Background(), request.MaxInline)
 	if account == nil {
 		return constraint.Value{Schema: constraint.AnyObject}
 	}

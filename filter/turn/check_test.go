@@ -149,7 +149,7 @@ func TestNoCheck(t *testing.T) {
 		"grammar": {Answer: constraint.AnswerGrammar(`root ::= "a"`)},
 		"schema":  jsonFormat(`{"minLength":"a"}`),
 	} {
-		if _, err := newChecked().Prepare(context.Background(), &Input{Items: []Item{userHi}, Format: format}); err == nil || err.Status != 400 {
+		if _, err := Prepare(context.Background(), newChecked(), &Input{Items: []Item{userHi}, Format: format}); err == nil || err.Status != 400 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestForcedSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		spec, err := (&RequestContext{}).newSpec(in, c.choice, tools)
+		spec, err := newSpec(&RequestContext{}, in, c.choice, tools)
 		if err != nil || string(spec.Tools[0].Schema) != c.want {
 			t.Errorf("%s: the schema is %s, error %v", name, spec.Tools[0].Schema, err)
 		}
@@ -305,7 +305,7 @@ func TestForcedSchemas(t *testing.T) {
 
 	rc, _ := newContext()
 	tools, _ := newToolset(many, nil, rc.Limits)
-	spec, err := (&RequestContext{}).newSpec(&Input{Tools: many}, Choice{Required: true}, tools)
+	spec, err := newSpec(&RequestContext{}, &Input{Tools: many}, Choice{Required: true}, tools)
 	kept := 0
 
 	for _, t := range spec.Tools {

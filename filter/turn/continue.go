@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Continue returns the next turn of the reply, after the choice of this one has
@@ -30,19 +31,19 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
 	// error. The context that the turn was prepared in has ended.
-	kept, _ := t.rc.Within(ctx).insertKept(nil, items, t.kept.read)
+	kept, _ := insertKept(t.rc.Within(ctx), nil, items, t.kept.read)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
-	r := rendering{&t.rc, t.rc.renderLimit()}
+	r := rendering{&t.rc, t.rc.RenderLimit()}
 	prompt, err := r.append(ctx, slices.Clip(t.Engine.Prompt[:t.completionStart]),
-		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == HistoryExact))
+		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == request.HistoryExact))
 	if err != nil {
 		return nil, err
 	}
 
 	same := next.completionStart
 	next.completionStart = len(prompt)
-	if prompt, err = t.rc.complete(prompt); err != nil {
+	if prompt, err = appendCompletion(&t.rc, prompt); err != nil {
 		return nil, err
 	}
 	next.diagnosed.next(same, prompt)
@@ -60,7 +61,7 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 	}
 
 	next.Engine = &request
-	return &next, t.rc.budget(&request)
+	return &next, limitOutput(&t.rc, &request)
 }
 
 // quickBytes is how much text [Turn.Continue] renders within 20 ms, whatever the text is: the
@@ -81,4 +82,28 @@ func Quick(items []item.Item) bool {
 // NoSuchTool returns the result of a call of an unknown tool, for the model.
 func NoSuchTool(name string) string {
 	return "There is no tool " + strconv.Quote(name) + ". Call only tools that are listed, by their full names."
+}
+
+// maxStated bounds what it may take to state what is missing of a reply: about 0.1 s, on
+// the goroutine of its exchange, where a model call was lost.
+const maxStated = 2_000_000
+
+// Stating returns the account for that. A nil Turn has none.
+func (t *Turn) Stating() *work.Account {
+	if t == nil {
+		return nil
+	}
+	if part := t.rc.Work.Part(context.Background(), maxStated); part != nil {
+		return part
+	}
+
+	return work.New(context.Background(), 0)
+}
+
+// BeginEvent says that the handling of another event of the reply begins: the checks of texts
+// may take as much again on the goroutine that handles it. A nil Turn has none.
+func (t *Turn) BeginEvent() {
+	if t != nil {
+		t.rc.BeginEvent()
+	}
 }

@@ -11,16 +11,17 @@ import (
 	"unsafe"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
-// date returns the conversation's date: the day, in UTC, on which its start was
+// conversationDate returns the conversation's date: the day, in UTC, on which its start was
 // first seen. So the prompt of a conversation begins with the same tokens on
 // every day, and the engine's prefix cache remains useful. With an error it
 // returns today.
-func (rc *RequestContext) date(ctx context.Context, in *Input, start conversationStart) (string, error) {
+func conversationDate(ctx context.Context, rc *request.Context, in *request.Input, start conversationStart) (string, error) {
 	switch rc.Model.Date {
-	case "", DateUTC:
-	case DateNone:
+	case "", request.DateUTC:
+	case request.DateNone:
 		return "", nil
 	default:
 		return rc.Model.Date, nil
@@ -63,7 +64,7 @@ type conversationStart struct {
 
 // newConversationStart returns the start of a request's conversation; items are
 // those after before.
-func newConversationStart(in *Input, before *Prefix, items []item.Item) conversationStart {
+func newConversationStart(in *request.Input, before *Prefix, items []item.Item) conversationStart {
 	var start conversationStart
 	if own := (item.Item{Kind: item.Instructions, Text: in.Instructions}); !own.Blank() {
 		start = start.with([]item.Item{own})

@@ -20,7 +20,7 @@ func updatesOf(t testing.TB, words ...string) (u EffortUpdates) {
 		}
 		v, err := jsontext.Parse([]byte(`{"e":"` + word + `"}`))
 		if err == nil {
-			err = u.Read(jsontext.Field{Result: v.Get("e"), Path: "p"})
+			err = ReadEffortUpdate(&u, jsontext.Field{Result: v.Get("e"), Path: "p"})
 		}
 		if err != nil {
 			t.Fatal(err)

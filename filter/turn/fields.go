@@ -60,21 +60,6 @@ func setPositive(dst **float64, v jsontext.Field, most float64) *apierror.Error 
 	return err
 }
 
-// SetChoice sets a tool_choice that is a word. It reports whether the word is
-// valid.
-func (in *Input) SetChoice(word string) bool {
-	switch word {
-	case "auto":
-	case "none":
-		in.NoCalls = true
-	case "required":
-		in.Choice.Required = true
-	default:
-		return false
-	}
-	return true
-}
-
 // NoneAllowed is the error of allowed_tools without tools: none could be called, which is another
 // choice.
 func NoneAllowed(path string) *apierror.Error {

@@ -110,7 +110,7 @@ func TestSetEffort(t *testing.T) {
 			t.Fatal(err)
 		}
 		var in Input
-		err = in.SetEffort(jsontext.Field{Result: root.Get("effort"), Path: "effort"})
+		err = SetEffort(&in, jsontext.Field{Result: root.Get("effort"), Path: "effort"})
 		if in.Effort != want || in.OptsOut() != (word == "none") || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, opted out %v, %v", word, in.Effort, in.OptsOut(), err)
 		}

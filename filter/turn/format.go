@@ -5,19 +5,19 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // JSONObject returns the output format of any JSON object.
-func JSONObject() *Format {
-	return &Format{
+func JSONObject() *request.Format {
+	return &request.Format{
 		Answer:    constraint.AnswerJSON{Schema: constraint.AnyObject},
 		Announced: &harmony.ResponseFormat{Name: "json_object", Schema: constraint.AnyObject},
 	}
@@ -26,11 +26,11 @@ func JSONObject() *Format {
 // maxFormatName bounds the name of an output format, in bytes, as OpenAI does.
 const maxFormatName = 64
 
-// jsonFormat returns the output format of a JSON Schema, which the prompt announces
+// namedSchema returns the output format of a JSON Schema, which the prompt announces
 // under its name. path is the path of the schema's field.
-func (rc *RequestContext) jsonFormat(
-	path string, format harmony.ResponseFormat, strict bool,
-) (*Format, *apierror.Error) {
+func namedSchema(
+	rc *request.Context, path string, format harmony.ResponseFormat, strict bool,
+) (*request.Format, *apierror.Error) {
 	switch {
 	case format.Name == "":
 		return nil, apierror.Invalid(path, "The output format has no name. Give it one.")
@@ -47,11 +47,11 @@ func (rc *RequestContext) jsonFormat(
 			"The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
 
-	if err := rc.roomForSchema(format.Schema); err != nil {
+	if err := request.RoomForSchema(rc, format.Schema); err != nil {
 		return nil, err
 	}
 	if err := constraint.CheckSchema(rc.Work, format.Schema, strict); err != nil {
-		if refusal := rc.workRefused(path + constraint.SchemaPath(err)); refusal != nil {
+		if refusal := rc.WorkRefused(path + constraint.SchemaPath(err)); refusal != nil {
 			return nil, refusal
 		}
 		return nil, apierror.Invalid(path+constraint.SchemaPath(err),
@@ -61,14 +61,14 @@ func (rc *RequestContext) jsonFormat(
 	format.Name, format.Description = strings.Clone(format.Name), strings.Clone(format.Description)
 	// A copy: the request's body is not kept.
 	format.Schema = jsontext.AppendShown(nil, string(format.Schema))
-	return &Format{Answer: constraint.AnswerJSON{Schema: format.Schema}, Announced: &format, Strict: strict}, nil
+	return &request.Format{Answer: constraint.AnswerJSON{Schema: format.Schema}, Announced: &format, Strict: strict}, nil
 }
 
 // NamedFormat reads the output format of an object with name, description, schema
 // and strict. other is called with the object's other members.
-func (rc *RequestContext) NamedFormat(
-	v jsontext.Field, other func(key string, v jsontext.Field) *apierror.Error,
-) (*Format, *apierror.Error) {
+func NamedFormat(
+	rc *request.Context, v jsontext.Field, other func(key string, v jsontext.Field) *apierror.Error,
+) (*request.Format, *apierror.Error) {
 	var format harmony.ResponseFormat
 	strict := false
 
@@ -93,27 +93,27 @@ func (rc *RequestContext) NamedFormat(
 	if err != nil {
 		return nil, err
 	}
-	return rc.jsonFormat(v.Path, format, strict)
+	return namedSchema(rc, v.Path, format, strict)
 }
 
 // RegexFormat reads the output format of a regular expression.
-func (rc *RequestContext) RegexFormat(v jsontext.Field) (*Format, *apierror.Error) {
+func RegexFormat(rc *request.Context, v jsontext.Field) (*request.Format, *apierror.Error) {
 	pattern, err := v.Text()
 	if err != nil {
 		return nil, err
 	}
 
 	if err := constraint.CheckRegex(rc.Work, pattern); err != nil {
-		if refusal := rc.workRefused(v.Path); refusal != nil {
+		if refusal := rc.WorkRefused(v.Path); refusal != nil {
 			return nil, refusal
 		}
 		return nil, apierror.Invalid(v.Path, "The regular expression %s.", err)
 	}
-	return &Format{Answer: constraint.AnswerRegex(strings.Clone(pattern))}, nil
+	return &request.Format{Answer: constraint.AnswerRegex(strings.Clone(pattern))}, nil
 }
 
 // GrammarFormat reads the output format of an EBNF grammar.
-func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
+func GrammarFormat(v jsontext.Field) (*request.Format, *apierror.Error) {
 	grammar, err := v.Text()
 	if err != nil {
 		return nil, err
@@ -122,12 +122,12 @@ func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	if err := constraint.CheckGrammar(grammar); err != nil {
 		return nil, apierror.Invalid(v.Path, "The grammar %s.", err)
 	}
-	return &Format{Answer: constraint.AnswerGrammar(strings.Clone(grammar))}, nil
+	return &request.Format{Answer: constraint.AnswerGrammar(strings.Clone(grammar))}, nil
 }
 
 // ChoiceFormat reads the output format of an array of texts, of which the answer is
 // one.
-func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
+func ChoiceFormat(v jsontext.Field) (*request.Format, *apierror.Error) {
 	var texts []string
 
 	err := v.Elements(func(i int, one jsontext.Field) *apierror.Error {
@@ -146,12 +146,12 @@ func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	if err := constraint.CheckChoice(texts); err != nil {
 		return nil, apierror.Invalid(v.Path, "The choice %s.", err)
 	}
-	return &Format{Answer: constraint.AnswerChoice(texts)}, nil
+	return &request.Format{Answer: constraint.AnswerChoice(texts)}, nil
 }
 
 // SchemaFormat reads the output format of a JSON Schema without a name: an object,
 // or the text of one.
-func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Error) {
+func SchemaFormat(rc *request.Context, v jsontext.Field) (*request.Format, *apierror.Error) {
 	schema := v.Raw
 	if v.Type == gjson.String {
 		schema = v.Str
@@ -159,7 +159,7 @@ func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Err
 		return nil, apierror.Invalid(v.Path,
 			"The field %q must be a JSON Schema: an object, or the text of one.", v.Path)
 	}
-	return rc.jsonFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
+	return namedSchema(rc, v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
 }
 
 // OutputFields are the members of structured_outputs.
@@ -178,21 +178,21 @@ var OutputFields = jsontext.Members{
 
 // StructuredOutputs reads the output format of vLLM's object structured_outputs; nil
 // if the object has none.
-func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
-	var format *Format
+func StructuredOutputs(rc *request.Context, v jsontext.Field, ignored *jsontext.Ignored) (*request.Format, *apierror.Error) {
+	var format *request.Format
 
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
-		var one *Format
+		var one *request.Format
 		switch key {
 		case "json":
-			one, err = rc.SchemaFormat(v)
+			one, err = SchemaFormat(rc, v)
 		case "json_object":
 			var on bool
 			if on, err = v.Switch(); on {
 				one = JSONObject()
 			}
 		case "regex":
-			one, err = rc.RegexFormat(v)
+			one, err = RegexFormat(rc, v)
 		case "choice":
 			one, err = ChoiceFormat(v)
 		case "grammar":
@@ -215,7 +215,7 @@ const NoTags = "Structural tags are not for clients: the filter generates its ow
 
 // SetFormat sets the output format that was read at path; nil if there is none
 // there. err is the error of reading it, which SetFormat returns.
-func (in *Input) SetFormat(f *Format, path string, err *apierror.Error) *apierror.Error {
+func SetFormat(in *request.Input, f *request.Format, path string, err *apierror.Error) *apierror.Error {
 	if err == nil && f != nil {
 		in.Format, err = oneFormat(in.Format, f, path)
 	}
@@ -224,11 +224,11 @@ func (in *Input) SetFormat(f *Format, path string, err *apierror.Error) *apierro
 
 // oneFormat returns next, the output format at path, unless the request has one
 // already.
-func oneFormat(first, next *Format, path string) (*Format, *apierror.Error) {
+func oneFormat(first, next *request.Format, path string) (*request.Format, *apierror.Error) {
 	if first != nil {
 		return nil, apierror.Invalid(path, "The request has more than one output format. Keep one of them.")
 	}
-	next.path = cmp.Or(next.path, path)
+	next.Path = cmp.Or(next.Path, path)
 	return next, nil
 }
 

@@ -41,11 +41,13 @@ func FuzzFormat(f *testing.F) {
 	rc := &RequestContext{Env: &Env{Limits: DefaultLimits()}}
 	readers := []func(v jsontext.Field) (*Format, *apierror.Error){
 		func(v jsontext.Field) (*Format, *apierror.Error) {
-			return rc.NamedFormat(v, func(string, jsontext.Field) *apierror.Error { return nil })
+			return NamedFormat(rc, v, func(string, jsontext.Field) *apierror.Error { return nil })
 		},
-		rc.SchemaFormat, rc.RegexFormat, GrammarFormat, ChoiceFormat,
+		func(v jsontext.Field) (*Format, *apierror.Error) { return SchemaFormat(rc, v) },
+		func(v jsontext.Field) (*Format, *apierror.Error) { return RegexFormat(rc, v) },
+		GrammarFormat, ChoiceFormat,
 		func(v jsontext.Field) (*Format, *apierror.Error) {
-			return rc.StructuredOutputs(v, &jsontext.Ignored{})
+			return StructuredOutputs(rc, v, &jsontext.Ignored{})
 		},
 	}
 

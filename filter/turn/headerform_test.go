@@ -11,9 +11,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -102,18 +101,18 @@ func TestHeaderForms(t *testing.T) {
 			t.Errorf("%s: the ids are %s and, with a canonical history, %s", header, call.ID, id)
 		}
 
-		p, err := rc.Extend(t.Context(), nil, in.Items)
+		p, err := Extend(t.Context(), rc, nil, in.Items)
 		if err != nil {
 			t.Fatal(err)
 		}
 		samePrompts(t, rc, Input{Tools: in.Tools, Builtins: in.Builtins}, slices.Concat(in.Items, []Item{userHi}), p)
 		samePrompts(t, rc, Input{Tools: in.Tools, Builtins: in.Builtins}, answered.Items, p)
-		if p, err = rc.Extend(t.Context(), p, answered.Items[p.Len():]); err != nil {
+		if p, err = Extend(t.Context(), rc, p, answered.Items[p.Len():]); err != nil {
 			t.Fatal(err)
 		}
 		samePrompts(t, rc, Input{Tools: in.Tools, Builtins: in.Builtins}, answered.Items, p)
 		samePrompts(t, &canonical, Input{Tools: in.Tools, Builtins: in.Builtins}, answered.Items, p)
-		if _, err = canonical.Extend(t.Context(), p, []Item{{Kind: Answer, Text: "a"}}); (err != nil) != (item.FormOf(call.ID) != 0 || len(p.since) > 0) {
+		if _, err = Extend(t.Context(), &canonical, p, []Item{{Kind: Answer, Text: "a"}}); (err != nil) != (item.FormOf(call.ID) != 0 || len(p.since) > 0) {
 			t.Errorf("%s: extended with a canonical history: %v", header, err)
 		}
 	}
@@ -149,7 +148,7 @@ func TestFormsCopyNoItems(t *testing.T) {
 	}{{"without a store", exact}, {"with one that fails", &failing}, {"canonical", &canonical}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = c.rc.withKept(t.Context(), nil, items)
+		_, _ = withKept(t.Context(), c.rc, nil, items)
 		runtime.ReadMemStats(&after)
 		bytes := after.TotalAlloc - before.TotalAlloc
 		size := float64(len(items)) * float64(unsafe.Sizeof(Item{}))

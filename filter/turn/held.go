@@ -3,12 +3,11 @@ package turn
 import (
 	"bytes"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 

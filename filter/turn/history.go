@@ -1,10 +1,9 @@
 package turn
 
 import (
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 )
 
 // ReadArguments reads the arguments of a call in the history: a string, which the model has

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -147,16 +147,16 @@ func (m *mergedSpace) put(t harmony.Tool) {
 
 // newRequestToolset returns the toolset of a request: its own tools, those that join
 // in the conversation, and those that are deferred.
-func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []item.Item) (*toolset, *apierror.Error) {
+func newRequestToolset(rc *request.Context, in *request.Input, before *Prefix, items []item.Item) (*toolset, *apierror.Error) {
 	set, err := newToolset(in.Tools, in.Builtins, rc.Limits)
-	if err == nil && rc.Model.ToolArguments == ArgumentsRetry {
+	if err == nil && rc.Model.ToolArguments == request.ArgumentsRetry {
 		set.keepSchemas()
 	}
 	if err != nil {
 		return nil, err
 	}
 	set.asIs, set.enforced, set.withdrawn = in.AsIs, in.Strict, in.Withdrawn
-	if err := rc.roomForSchemas(in.Tools); err != nil {
+	if err := request.RoomForSchemas(rc, in.Tools); err != nil {
 		return nil, err
 	}
 
@@ -167,7 +167,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []i
 
 	set.strict = map[item.ToolName]bool{}
 	set.joined = &joinedSet{at: map[string]int{}}
-	if err := rc.spendJoins(joined, 1); err != nil {
+	if err := spendJoins(rc, joined, 1); err != nil {
 		return nil, err
 	}
 
@@ -179,7 +179,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []i
 		if err := set.join(j.Namespaces, rc.Limits); err != nil {
 			return nil, err
 		}
-		if err := rc.roomForSchemas(j.Namespaces); err != nil {
+		if err := request.RoomForSchemas(rc, j.Namespaces); err != nil {
 			return nil, err
 		}
 		maps.Copy(set.strict, j.Strict)
@@ -192,7 +192,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []i
 const joinSteps = 20
 
 // spendJoins takes the steps of having tools join so many times.
-func (rc *RequestContext) spendJoins(joined []*item.JoinedTools, times int) *apierror.Error {
+func spendJoins(rc *request.Context, joined []*item.JoinedTools, times int) *apierror.Error {
 	n := 0
 	for _, j := range joined {
 		for i := range j.Namespaces {
@@ -220,7 +220,7 @@ type joinedTool struct {
 }
 
 // join adds the tools of namespaces, or replaces their definitions.
-func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
+func (s *toolset) join(namespaces []harmony.Namespace, limits request.Limits) *apierror.Error {
 	for i := range namespaces {
 		for _, t := range namespaces[i].Tools {
 			if err := limits.CheckTool(t); err != nil {
@@ -270,7 +270,7 @@ func (s *toolset) joinTool(client item.ToolName, parameters json.RawMessage) *ap
 }
 
 // isStrict reports whether the arguments of a tool must follow its schema.
-func (s *toolset) isStrict(in *Input, name item.ToolName) bool {
+func (s *toolset) isStrict(in *request.Input, name item.ToolName) bool {
 	if strict, joined := s.strict[name]; joined {
 		return strict
 	}

@@ -6,10 +6,9 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 

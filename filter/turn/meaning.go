@@ -3,9 +3,9 @@ package turn
 import (
 	"strings"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -23,8 +23,8 @@ type sentStep struct {
 // results of its calls after them, and where they end. It returns nil unless they mean the same:
 // nothing that a client has changed is undone. open reports that the items end before all calls of
 // the choice have come.
-func (rc *RequestContext) asWritten(
-	items []item.Item, begin int, choice *writtenChoice,
+func asWritten(
+	rc *request.Context, items []item.Item, begin int, choice *writtenChoice,
 ) (same []item.Item, end int, open bool) {
 	if choice.messages == nil {
 		return nil, 0, false
@@ -32,13 +32,13 @@ func (rc *RequestContext) asWritten(
 
 	// Where calls have results between them, the items of one choice are looked at by many steps.
 	sent, results, end := sentOf(items, begin, choice)
-	if !rc.takes(end - begin) {
+	if !takesWork(rc, end-begin) {
 		return nil, 0, false
 	}
 	if sent.answered < len(choice.calls) {
 		return nil, 0, end == len(items)
 	}
-	if !rc.affordsComparison(items[begin:end], choice) || !sent.means(choice) {
+	if !affordsComparison(rc, items[begin:end], choice) || !sent.means(choice) {
 		return nil, 0, false
 	}
 
@@ -169,7 +169,7 @@ const comparedBytes = 8
 
 // affordsComparison takes the work of comparing a step. Without it the step is rendered as the
 // client has sent it.
-func (rc *RequestContext) affordsComparison(sent []item.Item, choice *writtenChoice) bool {
+func affordsComparison(rc *request.Context, sent []item.Item, choice *writtenChoice) bool {
 	size := 0
 	for i := range sent {
 		if sent[i].Kind.OfModel() {
@@ -179,10 +179,10 @@ func (rc *RequestContext) affordsComparison(sent []item.Item, choice *writtenCho
 	for i := range choice.messages {
 		size += len(choice.messages[i].Content[0].(harmony.Text))
 	}
-	return rc.takes(size/comparedBytes + 1)
+	return takesWork(rc, size/comparedBytes+1)
 }
 
-// takes takes steps of work if there are that many left.
-func (rc *RequestContext) takes(steps int) bool {
+// takesWork takes steps of work if there are that many left.
+func takesWork(rc *request.Context, steps int) bool {
 	return rc.Work.Affords(steps) && rc.Work.Spend(steps) == nil
 }

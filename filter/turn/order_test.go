@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -61,7 +60,7 @@ func TestBehindCalls(t *testing.T) {
 // earlier one of the same step is.
 func TestOpenCalls(t *testing.T) {
 	rc, _ := newContext()
-	before, err := rc.Extend(context.Background(), nil, []Item{
+	before, err := Extend(context.Background(), rc, nil, []Item{
 		userHi, {Kind: Call, CallID: "a", Name: "f"}, {Kind: Call, CallID: "b", Name: "f"}, {Kind: Result, CallID: "b", Text: "x"},
 	})
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -72,6 +72,12 @@ type Prefix struct {
 	extended atomic.Bool
 }
 
+// prefixOf returns the prefix of an input; nil: it has none.
+func prefixOf(in *request.Input) *Prefix {
+	p, _ := in.Before.(*Prefix)
+	return p
+}
+
 // Len returns the number of items of the prefix.
 func (p *Prefix) Len() int {
 	if p == nil {
@@ -111,15 +117,15 @@ var errOtherHistory = errors.New("the prefix has the model's steps in another fo
 
 // otherHistory reports whether the prefix has the model's steps in another form than a model's
 // prompts have them: a conversation may go on with another model, or after a reload.
-func (p *Prefix) otherHistory(m *Model) bool {
-	return p != nil && (p.marked || len(p.since) > 0) && p.exact != (m.History == HistoryExact)
+func (p *Prefix) otherHistory(m *request.Model) bool {
+	return p != nil && (p.marked || len(p.since) > 0) && p.exact != (m.History == request.HistoryExact)
 }
 
 // Extend returns the prefix of the items of before followed by items. An error
 // means that no turn with these items can be prepared, that they are longer than
 // the model's context, or that the store could not be read. The prefix keeps no
 // part of the items' texts.
-func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []item.Item) (*Prefix, error) {
+func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []item.Item) (*Prefix, error) {
 	if before == nil {
 		before = &Prefix{}
 	}
@@ -132,8 +138,8 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []it
 	items = afterCalls(slices.Concat(before.pending, items))
 	decidePhases(items, item.Unphased)
 
-	kept, end, err := rc.settle(ctx, before, items)
-	defer rc.rendered(&kept)
+	kept, end, err := settle(ctx, rc, before, items)
+	defer giveRoomBack(rc, &kept)
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +156,14 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []it
 	answered := kept.answered()
 	next := &Prefix{
 		settled: before.settled + len(settled),
-		exact:   rc.Model.History == HistoryExact,
+		exact:   rc.Model.History == request.HistoryExact,
 		marked: before.marked || slices.ContainsFunc(settled, item.IsMarked) ||
 			slices.ContainsFunc(answered, isWritten),
 		reasoned:     before.reasonedWith(&kept, settled),
 		first:        before.first,
 		start:        before.start.with(settled),
 		summary:      before.summary,
-		lastUserText: rc.lastUserText(before.lastUserText, settled),
+		lastUserText: lastUserText(rc, before.lastUserText, settled),
 		choices:      before.choicesBefore(kept.choices, settled),
 		open:         item.Clone(pairs.open),
 		openPast:     pairs.past,
@@ -183,7 +189,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []it
 	}
 
 	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, kept.items, next.exact)
-	if apiErr := rc.extendTokens(ctx, next, before, plain, since); apiErr != nil {
+	if apiErr := extendTokens(ctx, rc, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
 	return next, nil
@@ -191,11 +197,11 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []it
 
 // settle returns the items that are rendered, with what is kept of them, and how many of items
 // those are: what follows can still change.
-func (rc *RequestContext) settle(
-	ctx context.Context, before *Prefix, items []item.Item,
+func settle(
+	ctx context.Context, rc *request.Context, before *Prefix, items []item.Item,
 ) (kept keptItems, end int, err error) {
 	end = stepEnd(items)
-	if kept, err = rc.withKept(ctx, before, items[:end]); err != nil {
+	if kept, err = withKept(ctx, rc, before, items[:end]); err != nil {
 		return kept, 0, err
 	}
 
@@ -251,10 +257,10 @@ func anyAnswer(items []item.Item) bool {
 
 // extendTokens sets the tokens of next to those of before followed by messages: as they are shown
 // after an answer, and with what is kept of them.
-func (rc *RequestContext) extendTokens(
-	ctx context.Context, next, before *Prefix, answered, kept []harmony.Message,
+func extendTokens(
+	ctx context.Context, rc *request.Context, next, before *Prefix, answered, kept []harmony.Message,
 ) (err *apierror.Error) {
-	renderer := rendering{rc, rc.renderLimit()}
+	renderer := rendering{rc, rc.RenderLimit()}
 
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {

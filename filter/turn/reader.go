@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -107,7 +107,7 @@ type StopMatch struct {
 // Push and Close.
 func (t *Turn) NewReader(emit func(item.Event)) *Reader {
 	reader := &Reader{
-		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil,
+		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == request.MalformedFail, keeps: t.rc.Memory != nil,
 		stops: newStopMatcher(t.stops),
 	}
 	mode := harmony.Tolerant
@@ -191,7 +191,7 @@ func (r *Reader) Counts() item.Counts { return r.counts }
 func (r *Reader) Kept() *Keep { return r.kept }
 
 // AddTo adds the choice to the summary of a reply.
-func (r *Reader) AddTo(summary *Summary) {
+func (r *Reader) AddTo(summary *request.Summary) {
 	summary.Counts.Output += r.counts.Output
 	summary.Counts.Reasoning += r.counts.Reasoning
 	summary.Counts.Call += r.counts.Call
@@ -202,19 +202,12 @@ func (r *Reader) AddTo(summary *Summary) {
 
 	// A reply counts the repairs of the reader and those of its parser alike.
 	for kind, n := range r.repairs {
-		summary.addRepairs(kind, n)
+		summary.AddRepairs(kind, n)
 	}
 	parsed := r.parser.Repairs()
 	for kind, n := range parsed.All() {
-		summary.addRepairs(kind.String(), n)
+		summary.AddRepairs(kind.String(), n)
 	}
-}
-
-func (s *Summary) addRepairs(kind string, n int) {
-	if s.Repairs == nil {
-		s.Repairs = map[string]int{}
-	}
-	s.Repairs[kind] += n
 }
 
 func (r *Reader) repaired(kind string) {
@@ -362,7 +355,7 @@ func (r *Reader) keep() {
 	if !r.ending.truncated && r.ending.matched == nil {
 		r.turn.keepOutput(r.written.tokens, choice == nil)
 	}
-	kept := r.turn.rc.newKeep(r.calls, string(r.reasoning.text), choice)
+	kept := newKeep(&r.turn.rc, r.calls, string(r.reasoning.text), choice)
 	r.turn.kept, r.written = kept, writtenTokens{}
 
 	// Without a store it is for the reply's next turn alone.

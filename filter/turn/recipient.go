@@ -7,10 +7,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
 // textReader returns the texts that are kept under these names, by name. It may
@@ -72,18 +73,18 @@ func (k *keptItems) cut() {
 // else than reasoning: the engine has them up to there. Of others nothing is read: the model does not see
 // their reasoning any more, and a prompt must not change when the store drops what it has of them. On an
 // error it returns the items alone.
-func (rc *RequestContext) withKept(ctx context.Context, before *Prefix, items []item.Item) (keptItems, error) {
+func withKept(ctx context.Context, rc *request.Context, before *Prefix, items []item.Item) (keptItems, error) {
 	if rc.Memory == nil {
 		return keptItems{items: items}, nil
 	}
 
 	room := 0
-	kept, err := rc.insertKept(before, items, func(names []string) (map[string]string, error) {
+	kept, err := insertKept(rc, before, items, func(names []string) (map[string]string, error) {
 		texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // insertKept says what was read
 		}
-		return rc.affordable(texts, &room), nil
+		return affordable(rc, texts, &room), nil
 	})
 	kept.room = room
 	return kept, err
@@ -95,7 +96,7 @@ const writtenFactor = 3
 
 // affordable returns the texts, and without what the model wrote if the request has not the memory or
 // not the work for reading that. What is taken of the memory is added to room.
-func (rc *RequestContext) affordable(texts map[string]string, room *int) map[string]string {
+func affordable(rc *request.Context, texts map[string]string, room *int) map[string]string {
 	size := 0
 	for name, text := range texts {
 		if isWrittenKey(name) {
@@ -124,8 +125,8 @@ func (rc *RequestContext) affordable(texts map[string]string, room *int) map[str
 	return rest
 }
 
-// rendered gives the memory of items back that have been rendered.
-func (rc *RequestContext) rendered(kept *keptItems) {
+// giveRoomBack gives the memory of items back that have been rendered.
+func giveRoomBack(rc *request.Context, kept *keptItems) {
 	if kept.room > 0 {
 		_ = rc.Room(-kept.room)
 		kept.room = 0
@@ -133,8 +134,8 @@ func (rc *RequestContext) rendered(kept *keptItems) {
 }
 
 // insertKept is withKept for any reader.
-func (rc *RequestContext) insertKept(before *Prefix, items []item.Item, read textReader) (keptItems, error) {
-	exact := rc.Model.History == HistoryExact
+func insertKept(rc *request.Context, before *Prefix, items []item.Item, read textReader) (keptItems, error) {
+	exact := rc.Model.History == request.HistoryExact
 	steps := stepsWithCalls(items, exact)
 	steps = steps[firstKept(len(steps), exact):]
 
@@ -164,7 +165,7 @@ func (rc *RequestContext) insertKept(before *Prefix, items []item.Item, read tex
 		}
 		kept.items = append(kept.items, items[from:step.begin]...)
 
-		if end := rc.insertChoice(&kept, items, step, found); end > step.begin {
+		if end := insertChoice(rc, &kept, items, step, found); end > step.begin {
 			from = end
 			continue
 		}
@@ -180,7 +181,7 @@ func (rc *RequestContext) insertKept(before *Prefix, items []item.Item, read tex
 
 // insertChoice adds the step as the model wrote it, and returns where it ends in the original items; 0: it
 // is not, or not what the model wrote.
-func (rc *RequestContext) insertChoice(kept *keptItems, items []item.Item, s *step, found *foundTexts) (end int) {
+func insertChoice(rc *request.Context, kept *keptItems, items []item.Item, s *step, found *foundTexts) (end int) {
 	place := openStep{begin: s.begin, items: len(kept.items), choices: len(found.kept)}
 	if first := found.first(s); !kept.reasoned[first] {
 		place.first = first
@@ -190,7 +191,7 @@ func (rc *RequestContext) insertChoice(kept *keptItems, items []item.Item, s *st
 		return 0
 	}
 
-	same, end, open := rc.asWritten(items, s.begin, choice)
+	same, end, open := asWritten(rc, items, s.begin, choice)
 	if open && kept.open == nil {
 		kept.open = &place
 	}

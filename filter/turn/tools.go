@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -54,7 +54,7 @@ type toolset struct {
 }
 
 // newToolset checks the tools of a request and returns their toolset.
-func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
+func newToolset(namespaces, builtins []harmony.Namespace, limits request.Limits) (*toolset, *apierror.Error) {
 	set := &toolset{byRecipient: map[string]item.ToolName{}, byName: map[string][]item.ToolName{}}
 	spaces := map[string]bool{}
 	var twice []string
@@ -118,8 +118,8 @@ func sameNames(names []string) *apierror.Error {
 }
 
 // repairs reports whether the arguments of calls of a tool are repaired.
-func (s *toolset) repairs(m *Model, name item.ToolName) bool {
-	if m.ToolArguments == ArgumentsPass {
+func (s *toolset) repairs(m *request.Model, name item.ToolName) bool {
+	if m.ToolArguments == request.ArgumentsPass {
 		return false
 	}
 
@@ -234,7 +234,7 @@ func (s *toolset) addText(t item.ToolName, parameters json.RawMessage) {
 
 // addBuiltins adds the tools of the system message. Their namespaces are names of
 // the model. If a call has no namespace, the client's tools take precedence.
-func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
+func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits request.Limits) *apierror.Error {
 	if len(namespaces) == 0 {
 		return nil
 	}
@@ -315,22 +315,4 @@ func (s *toolset) each(offer func(recipient string, parameters json.RawMessage) 
 		}
 	}
 	return s.eachJoined(visit)
-}
-
-// CheckTool returns why a tool cannot be offered: it has no name, a name of more
-// than 256 bytes, or parameters that are too large or nest too deep. nil means
-// that it can.
-func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
-	switch {
-	case t.Name == "":
-		return apierror.Invalid("tools", "A tool has no name. Give every tool one.")
-	case len(t.Name) > item.MaxNameBytes:
-		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", item.MaxNameBytes)
-	case len(t.Parameters) > l.SchemaBytes:
-		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
-	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
-		return apierror.Invalid("tools",
-			"The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
-	}
-	return nil
 }

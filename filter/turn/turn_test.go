@@ -53,7 +53,7 @@ func functions(names ...string) []harmony.Namespace {
 
 func prepare(t testing.TB, rc *RequestContext, in *Input) *Turn {
 	t.Helper()
-	turn, err := rc.Prepare(context.Background(), in)
+	turn, err := Prepare(context.Background(), rc, in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // verifier verifies that output follows its spec: for engines that accept a
@@ -47,11 +46,11 @@ type verifier struct {
 
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
 // strict schemas are verified, and only those that can be.
-func (rc *RequestContext) newVerifier(
-	in *Input, spec *constraint.Spec, choice Choice, tools *toolset,
+func newVerifier(
+	rc *request.Context, in *request.Input, spec *constraint.Spec, choice request.Choice, tools *toolset,
 ) (verifier, *apierror.Error) {
 	rules := verifier{
-		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked,
+		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.AllowedSet(), alone: rc.Checked,
 	}
 	room := roomTaken{rc: rc}
 	var err error
@@ -105,35 +104,6 @@ const (
 	valueBytes = 64
 )
 
-const (
-	// largeSchema is the length from which on what is made of a schema takes room. A shorter one
-	// is read before the scheduler lets another request have its turn.
-	largeSchema = 32 << 10
-	// schemaValueBytes is about what a value of a schema takes while the schema is read and
-	// written for the model: two bytes of text can be one.
-	schemaValueBytes = 128
-)
-
-// roomForSchemas takes room for what is made of schemas, before any of it is.
-func (rc *RequestContext) roomForSchemas(namespaces []harmony.Namespace) *apierror.Error {
-	for i := range namespaces {
-		for _, t := range namespaces[i].Tools {
-			if err := rc.roomForSchema(t.Parameters); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
-}
-
-func (rc *RequestContext) roomForSchema(schema json.RawMessage) *apierror.Error {
-	if len(schema) < largeSchema {
-		return nil
-	}
-	return rc.Room(schemaValueBytes * constraint.Values(schema))
-}
-
 // bytesOfValidator is about what the validator of a schema takes, without its compiled patterns.
 func bytesOfValidator(schema json.RawMessage) int {
 	return bytes.Count(schema, []byte("{"))*validatorBytes + constraint.Values(schema)*valueBytes
@@ -142,7 +112,7 @@ func bytesOfValidator(schema json.RawMessage) int {
 // roomTaken is room that was taken for one thing: of the request's memory, until its reply has
 // ended.
 type roomTaken struct {
-	rc    *RequestContext
+	rc    *request.Context
 	bytes int
 	// Nil: there was room for all.
 	refusal *apierror.Error
@@ -162,7 +132,7 @@ func (r *roomTaken) refused(param string) *apierror.Error {
 	if r.refusal != nil {
 		return r.refusal
 	}
-	return r.rc.workRefused(param)
+	return r.rc.WorkRefused(param)
 }
 
 // giveBack returns the room of what was not made.
@@ -235,11 +205,11 @@ func (v *verifier) argumentsFollow(account *work.Account, tool item.ToolName, te
 	}
 }
 
-// verify makes a check of a text that a reader has read. If no engine enforces the spec,
+// verifyText makes a check of a text that a reader has read. If no engine enforces the spec,
 // the check has to be made, whatever it takes of what the request may still take.
-func (rc *RequestContext) verify(v *verifier, check func(account *work.Account) (bool, error)) bool {
+func verifyText(rc *request.Context, v *verifier, check func(account *work.Account) (bool, error)) bool {
 	if !v.alone && !v.held {
-		return rc.inline(check)
+		return rc.Inline(check)
 	}
 	ok, _ := check(rc.Work.After())
 
@@ -297,7 +267,7 @@ func (r *Reader) verifyPart() {
 	default:
 		text := checkedText{r.part.kind, called, r.verified.text}
 		check := func(account *work.Account) (bool, error) { return rules.follows(account, &text) }
-		r.verified.violated = r.verified.violated || !r.turn.rc.verify(rules, check)
+		r.verified.violated = r.verified.violated || !verifyText(&r.turn.rc, rules, check)
 	}
 
 	r.verified.text = r.verified.text[:0]

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -18,12 +18,6 @@ import (
 // header of a call in several ways, puts spaces into its arguments, and may cut words into
 // other tokens than an encoder does; a client sends back what all of that means. So the tokens
 // are kept, and stand in the next prompts as long as what the client sends back means the same.
-
-// The texts of the settings in [Model].
-const (
-	HistoryExact     = "exact"
-	HistoryCanonical = "canonical"
-)
 
 // writtenChoice is what the model wrote in a choice that ended in calls.
 type writtenChoice struct {
@@ -52,7 +46,7 @@ var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
 
 // newWritten begins to collect, where calls can be made.
 func (t *Turn) newWritten() writtenTokens {
-	exact := t.rc.Model.History == HistoryExact
+	exact := t.rc.Model.History == request.HistoryExact
 	if !exact && t.diagnosed.found == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
 		return writtenTokens{}
 	}

@@ -36,7 +36,7 @@ func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
 	effort := jsontext.Field{Result: it.At.Get("reasoning.effort"), Path: it.At.Path + ".reasoning.effort"}
 	sets := effort.Exists() && effort.Type != gjson.Null
 	if sets {
-		if err := config.efforts.Read(effort); err != nil {
+		if err := turn.ReadEffortUpdate(&config.efforts, effort); err != nil {
 			return err
 		}
 	}

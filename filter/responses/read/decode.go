@@ -243,7 +243,10 @@ func (f *fieldReader) finishEcho() {
 // firstCall is the turn's input, with the conversation as it is now.
 func (d *decoder) firstCall() *firstCall {
 	in := d.fields.input
-	in.Before, in.Items, in.Whole = d.items.before, d.items.items, d.items.whole
+	in.Items, in.Whole = d.items.items, d.items.whole
+	if d.items.before != nil {
+		in.Before = d.items.before
+	}
 	in.Replies = d.replies()
 	return &firstCall{
 		rc: d.rc, input: in, summary: d.items.compacting.triggered,

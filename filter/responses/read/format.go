@@ -19,13 +19,13 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 		f.echo.format = []byte(`{"type":"json_object"}`)
 		// llama.cpp has the schema here, and others.
 		if schema := v.Get("schema"); schema.IsObject() {
-			format, err := f.rc.SchemaFormat(jsontext.Field{Result: schema, Path: v.Path + ".schema"})
-			return f.input.SetFormat(format, v.Path, err)
+			format, err := turn.SchemaFormat(f.rc, jsontext.Field{Result: schema, Path: v.Path + ".schema"})
+			return turn.SetFormat(&f.input, format, v.Path, err)
 		}
-		return f.input.SetFormat(turn.JSONObject(), v.Path, nil)
+		return turn.SetFormat(&f.input, turn.JSONObject(), v.Path, nil)
 	case "json_schema":
 		format, err := f.readJSONSchema(v)
-		return f.input.SetFormat(format, v.Path, err)
+		return turn.SetFormat(&f.input, format, v.Path, err)
 	}
 
 	return apierror.Invalid(v.Path, "The type of \"text.format\" must be text, json_object or json_schema.")
@@ -33,7 +33,7 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 
 // readJSONSchema reads {"type":"json_schema","name":…,"description":…,"schema":…,"strict":…}.
 func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Error) {
-	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) *apierror.Error {
+	format, err := turn.NamedFormat(f.rc, v, func(key string, v jsontext.Field) *apierror.Error {
 		if key == "type" {
 			return nil
 		}
@@ -59,6 +59,6 @@ func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.
 }
 
 func (f *fieldReader) readStructuredOutputs(v jsontext.Field) *apierror.Error {
-	format, err := f.rc.StructuredOutputs(v, &f.ignored)
-	return f.input.SetFormat(format, v.Path, err)
+	format, err := turn.StructuredOutputs(f.rc, v, &f.ignored)
+	return turn.SetFormat(&f.input, format, v.Path, err)
 }

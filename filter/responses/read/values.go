@@ -120,7 +120,7 @@ func (f *fieldReader) readSummary(v jsontext.Field) *apierror.Error {
 
 func (f *fieldReader) readEffort(v jsontext.Field) *apierror.Error {
 	f.echo.reasoning.effort = strings.Clone(v.Str)
-	return f.input.SetEffort(v)
+	return turn.SetEffort(&f.input, v)
 }
 
 func (f *fieldReader) readText(v jsontext.Field) *apierror.Error {
@@ -129,7 +129,7 @@ func (f *fieldReader) readText(v jsontext.Field) *apierror.Error {
 
 func (f *fieldReader) readVerbosity(v jsontext.Field) *apierror.Error {
 	f.echo.verbosity = strings.Clone(v.Str)
-	return f.input.SetVerbosity(v)
+	return turn.SetVerbosity(&f.input, v)
 }
 
 // The bounds of metadata, as OpenAI has them.
