@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -22,7 +23,7 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	}
 
 	d := &decoder{rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
-	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := topFields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.finish(); err != nil {
@@ -127,7 +128,7 @@ func (d *decoder) readUsage(v jsontext.Field) *apierror.Error {
 
 // readModeration refuses what would have to be blocked. Scores are not made.
 func (d *decoder) readModeration(v jsontext.Field) *apierror.Error {
-	return turn.CheckModeration(v, &d.ignored)
+	return fields.CheckModeration(v, &d.ignored)
 }
 
 func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {

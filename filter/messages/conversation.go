@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
@@ -180,7 +181,7 @@ func (m *message) readConfig(config jsontext.Field) (configured bool, err *apier
 			return messageConfigFields.Other(key, v, &m.d.ignored)
 		}
 		configured = true
-		return turn.ReadEffortUpdate(&m.d.input.EffortUpdates, v)
+		return fields.ReadEffortUpdate(&m.d.input.EffortUpdates, v)
 	})
 	return configured, err
 }
@@ -192,7 +193,7 @@ func (m *message) withoutBilling(text string) string {
 		return text
 	}
 	m.begun = true
-	return turn.WithoutBilling(text)
+	return fields.WithoutBilling(text)
 }
 
 // flush ends a text of the message.
@@ -204,7 +205,7 @@ func (m *message) flush() {
 	}
 	item := turn.Item{Kind: m.kind, Text: text, Path: m.at.Path}
 	if m.kind == turn.Unphased {
-		m.items = turn.AppendAssistant(m.items, item)
+		m.items = fields.AppendAssistant(m.items, item)
 	} else {
 		m.texts = append(m.texts, item)
 	}
@@ -312,7 +313,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 		case "name":
 			call.Name, err = v.Text()
 		case "input":
-			call.Text, err = turn.ReadArguments(v)
+			call.Text, err = fields.ReadArguments(v)
 		case "toolset_name":
 			call.Namespace, err = v.ShortText()
 		// The reply and the SDKs' types have these; none changes what the model sees.

@@ -13,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -55,7 +56,7 @@ func (a *API) decode(
 	}
 	// Errors name calls as the client does, whatever prefix its ids have here.
 	d.input.ShownID = d.sentID
-	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := topFields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	d.compaction.asked = d.compaction.asked && !how.counts
@@ -227,7 +228,7 @@ func (d *decoder) finish() *apierror.Error {
 func (d *decoder) readSystem(v jsontext.Field) *apierror.Error {
 	text, err := d.readTexts(v, func(i int, text string) string {
 		if i == 0 {
-			text = turn.WithoutBilling(text)
+			text = fields.WithoutBilling(text)
 		}
 		return text
 	})
@@ -308,7 +309,7 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 			}
 		case "budget_tokens":
 			budget = v
-			return turn.SetBudget(&d.input, v)
+			return fields.SetBudget(&d.input, v)
 		case "display":
 			return d.readDisplay(v)
 		default:
@@ -372,7 +373,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 	})
 }
 
-func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return turn.SetEffort(&d.input, v) }
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return fields.SetEffort(&d.input, v) }
 
 // readParallelCalls reads whether the message may have several calls.
 func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
@@ -390,8 +391,8 @@ func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
 	if !schema.IsObject() {
 		return apierror.Invalid(schema.Path, "The schema of an output format must be a JSON Schema object.")
 	}
-	f, err := turn.SchemaFormat(d.rc, schema)
-	return turn.SetFormat(&d.input, f, v.Path, err)
+	f, err := fields.SchemaFormat(d.rc, schema)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 // readMetadata reads {"user_id":…}, which names the session: a text, or the text of

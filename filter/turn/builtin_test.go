@@ -15,6 +15,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -314,8 +315,8 @@ func TestBuiltinsInSpec(t *testing.T) {
 	}{
 		{"no spec", Input{}, nil},
 		{"strict", Input{Tools: functions("f"), Strict: strict}, []string{"functions.f", "browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"format", Input{Format: JSONObject()}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"format without calls", Input{Format: JSONObject(), NoCalls: true}, []string{}},
+		{"format", Input{Format: fields.JSONObject()}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
+		{"format without calls", Input{Format: fields.JSONObject(), NoCalls: true}, []string{}},
 		{"required", Input{Tools: functions("f"), Choice: Choice{Required: true}}, []string{"functions.f"}},
 		{"required, and there are no others", Input{Choice: Choice{Required: true}}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
 		{"required by name", Input{Tools: functions("f"), Choice: Choice{Required: true, Allowed: []ToolName{python}}}, []string{"python"}},

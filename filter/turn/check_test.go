@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -46,11 +47,11 @@ func TestCheck(t *testing.T) {
 	}{
 		{"of the schema", Input{Format: jsonFormat(countSchema)}, thought + answer(`{"n":1}`), engine.FinishStop, Passed},
 		{"not of the schema", Input{Format: jsonFormat(countSchema)}, thought + answer(`{"n":"1"}`), engine.FinishStop, Unkept},
-		{"no JSON", Input{Format: JSONObject()}, answer("hello"), engine.FinishStop, Unkept},
-		{"no object", Input{Format: JSONObject()}, answer("7"), engine.FinishStop, Unkept},
-		{"no answer", Input{Format: JSONObject()}, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop, Unkept},
-		{"cut by its length", Input{Format: JSONObject()}, "<|channel|>final<|message|>{", engine.FinishLength, Passed},
-		{"cut by a stop string", Input{Format: JSONObject(), Stop: []string{"x"}}, answer("{x}"), engine.FinishNone, Passed},
+		{"no JSON", Input{Format: fields.JSONObject()}, answer("hello"), engine.FinishStop, Unkept},
+		{"no object", Input{Format: fields.JSONObject()}, answer("7"), engine.FinishStop, Unkept},
+		{"no answer", Input{Format: fields.JSONObject()}, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop, Unkept},
+		{"cut by its length", Input{Format: fields.JSONObject()}, "<|channel|>final<|message|>{", engine.FinishLength, Passed},
+		{"cut by a stop string", Input{Format: fields.JSONObject(), Stop: []string{"x"}}, answer("{x}"), engine.FinishNone, Passed},
 		{"a choice", Input{Format: &Format{Answer: constraint.AnswerChoice{"yes", "no"}}}, answer("no"), engine.FinishStop, Passed},
 		{"none of the choice", Input{Format: &Format{Answer: constraint.AnswerChoice{"yes", "no"}}}, answer("perhaps"), engine.FinishStop, Unkept},
 		{"no match", Input{Format: &Format{Answer: constraint.AnswerRegex("[a-c]+")}}, answer("abd"), engine.FinishStop, Unkept},
@@ -63,7 +64,7 @@ func TestCheck(t *testing.T) {
 		{"arguments not of the schema", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("f", `{"m":1}`), engine.FinishStop, Unkept},
 		{"arguments of a tool that is not strict", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("g", `{"m":1}`), engine.FinishStop, Passed},
 		{"arguments that are no JSON", Input{Tools: strict, Choice: Choice{Allowed: []ToolName{g}}}, call("g", `{`), engine.FinishStop, Unkept},
-		{"the engine gave up", Input{Format: JSONObject()}, "<|channel|>final<|message|>{", engine.FinishAbort, Passed},
+		{"the engine gave up", Input{Format: fields.JSONObject()}, "<|channel|>final<|message|>{", engine.FinishAbort, Passed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +138,7 @@ func TestNoCheck(t *testing.T) {
 		in Input
 	}{
 		"no spec":                {newChecked(), Input{Items: []Item{userHi}, Tools: functions("f")}},
-		"the engine enforces it": {constrained, Input{Items: []Item{userHi}, Format: JSONObject()}},
+		"the engine enforces it": {constrained, Input{Items: []Item{userHi}, Format: fields.JSONObject()}},
 	} {
 		turn := prepare(t, c.rc, &c.in)
 		if turn.NewCheck() != nil || (turn.Engine.Constraint != nil) != (c.rc == constrained) {
@@ -197,7 +198,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 // that its answer has the output format.
 func TestCheckOfALaterCall(t *testing.T) {
 	t.Parallel()
-	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: JSONObject()})
+	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: fields.JSONObject()})
 	next, err := first.Continue(t.Context(), []Item{{Kind: Call, CallID: "a", Namespace: FunctionsNamespace, Name: "f", Text: "{}"}, {Kind: Result, CallID: "a", Text: "x"}}, 0)
 	if err != nil {
 		t.Fatal(err)

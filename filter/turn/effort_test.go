@@ -7,6 +7,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -20,7 +21,7 @@ func updatesOf(t testing.TB, words ...string) (u EffortUpdates) {
 		}
 		v, err := jsontext.Parse([]byte(`{"e":"` + word + `"}`))
 		if err == nil {
-			err = ReadEffortUpdate(&u, jsontext.Field{Result: v.Get("e"), Path: "p"})
+			err = fields.ReadEffortUpdate(&u, jsontext.Field{Result: v.Get("e"), Path: "p"})
 		}
 		if err != nil {
 			t.Fatal(err)

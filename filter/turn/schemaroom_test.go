@@ -9,6 +9,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -41,7 +42,7 @@ func TestSchemasTakeRoom(t *testing.T) {
 		}
 
 		taken = 0
-		_, err = SchemaFormat(rc, jsontext.Field{Result: gjson.Parse(schema(values))})
+		_, err = fields.SchemaFormat(rc, jsontext.Field{Result: gjson.Parse(schema(values))})
 		if (err == full) != large || (taken > 0) != large {
 			t.Errorf("a format of %d values: %v, %d bytes", values, err, taken)
 		}

@@ -3,7 +3,7 @@
 // become reasoning, text and tool calls.
 //
 // An API decodes its request into an [Input]: items, tools, choices and limits, all with the
-// client's names. [RequestContext.Prepare] makes a [Turn] of it, with the model call in
+// client's names. [Prepare] makes a [Turn] of it, with the model call in
 // Turn.Engine. Of each choice of the engine's output a [Reader] makes [Event]s, which the API
 // turns into its own reply. If the reply goes on, because tools were run, [Turn.Continue]
 // returns its next turn. See the example.
@@ -12,10 +12,13 @@
 // the client sees them, and a [Check] decides whether the output is what the request demands,
 // for engines that cannot enforce it.
 //
-// The package knows Harmony, and what gpt-oss was trained to do. It knows no JSON that belongs
-// to one API, apart from the fields that all of them have, and no connection: what it reads
-// from the store it reads through [Memory], in Prepare alone. A Turn and its readers do no
-// I/O.
+// The package is the door to rooms: package item has what a conversation and a reply consist of, package
+// request a request as data. Their names that others need are names of this package too. What all APIs
+// have in their bodies is read by package fields, which fills the Input.
+//
+// The package knows Harmony, and what gpt-oss was trained to do. It knows no JSON of a request, and no
+// connection: what it reads from the store it reads through [Memory], in Prepare alone. A Turn and its
+// readers do no I/O.
 package turn
 
 import (

@@ -1,12 +1,9 @@
 package turn
 
 import (
-	"math"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -370,10 +367,4 @@ func newWatchRules(rc *request.Context, in *request.Input) watchRules {
 		}
 	}
 	return rules
-}
-
-// SetBudget reads a budget of reasoning, in tokens; -1 is none.
-func SetBudget(in *request.Input, v jsontext.Field) *apierror.Error {
-	in.Budget = new(int)
-	return v.SetInteger(in.Budget, request.Unlimited, math.MaxInt32)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -52,11 +53,11 @@ func TestTooCostly(t *testing.T) {
 		f     func(rc *RequestContext) *apierror.Error
 	}{
 		"expression": {"f", func(rc *RequestContext) *apierror.Error {
-			_, err := RegexFormat(rc, field(string(pattern)))
+			_, err := fields.RegexFormat(rc, field(string(pattern)))
 			return err
 		}},
 		"strict format": {"f.properties.a", func(rc *RequestContext) *apierror.Error {
-			_, err := NamedFormat(rc, field(`{"name":"n","strict":true,"schema":`+schema+`}`), nil)
+			_, err := fields.NamedFormat(rc, field(`{"name":"n","strict":true,"schema":`+schema+`}`), nil)
 			return err
 		}},
 		"format":      {"", prepared(Input{Format: jsonFormat(schema)})},
@@ -74,7 +75,7 @@ func TestTooCostly(t *testing.T) {
 	cancel()
 	rc := newAccounted()
 	rc.Work = rc.Work.Within(ended)
-	if _, err := RegexFormat(rc, field(`"a+"`)); err == nil || err.Status != http.StatusServiceUnavailable {
+	if _, err := fields.RegexFormat(rc, field(`"a+"`)); err == nil || err.Status != http.StatusServiceUnavailable {
 		t.Errorf("behind the end of the request: %+v", err)
 	}
 }

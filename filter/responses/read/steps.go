@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // A client that sends the whole conversation sends items of built-in tools without what the tools

@@ -1,4 +1,4 @@
-package turn
+package fields
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 )
 
 // Custom tools take text. The model sees each as a function with one string, because its
-// format has only functions; [Unwrapper] finds the text in what it writes.
+// format has only functions; Unwrapper finds the text in what it writes.
 
 // CustomParameters is the schema of a custom tool as the model sees it.
 const CustomParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
