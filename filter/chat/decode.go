@@ -14,7 +14,7 @@ import (
 
 // Decode decodes the body of a request and prepares its first turn. If it rejects
 // the request, the error is a 400 that names the field at fault. It keeps no part
-// of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
+// of body. Like [turn.Prepare] it reads from the store and can take
 // seconds, until ctx ends.
 func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
 	root, err := jsontext.Parse(body)

@@ -68,7 +68,7 @@ func newKeep(rc *request.Context, calls []*item.CalledTool, reasoning string, ch
 }
 
 // KeepResults returns the job for what tools that ran here have returned, by the ids of their calls,
-// as [RequestContext.KeptResults] is going to return it; nil if there is nothing to keep.
+// as [KeptResults] is going to return it; nil if there is nothing to keep.
 func KeepResults(rc *request.Context, results map[string]string) *Keep {
 	keep := &Keep{memory: rc.Memory, tenant: rc.Tenant, texts: map[string]string{}}
 	for id, result := range results {

@@ -40,6 +40,8 @@ func Recipient(t ToolName) string {
 	return t.Namespace + "." + PlainName(t.Name)
 }
 
+// ModelNamespace returns the name that the model sees for a client's namespace; "" is that of plain
+// functions.
 func ModelNamespace(namespace string) string {
 	if namespace == "" || namespace == FunctionsNamespace {
 		return FunctionsNamespace
@@ -78,6 +80,7 @@ func IsPlain(text string) bool {
 	return true
 }
 
+// IsNameByte reports whether a byte is an ASCII letter, a digit, _ or -.
 func IsNameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }

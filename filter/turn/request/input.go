@@ -131,7 +131,7 @@ type Input struct {
 	Engine engine.Request
 }
 
-// instructions are those of the request, and what its fields tell the model.
+// AllInstructions are those of the request, and what its fields tell the model.
 func (in *Input) AllInstructions() string {
 	switch {
 	case strings.TrimSpace(in.Instructions) == "":

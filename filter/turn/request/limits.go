@@ -83,6 +83,7 @@ func RoomForSchemas(rc *Context, namespaces []harmony.Namespace) *apierror.Error
 	return nil
 }
 
+// RoomForSchema takes room for what is made of one schema.
 func RoomForSchema(rc *Context, schema json.RawMessage) *apierror.Error {
 	if len(schema) < largeSchema {
 		return nil

@@ -51,6 +51,7 @@ type Summary struct {
 	Diagnosis *Diagnosis
 }
 
+// AddRepairs adds n repairs of a kind.
 func (s *Summary) AddRepairs(kind string, n int) {
 	if s.Repairs == nil {
 		s.Repairs = map[string]int{}
