@@ -9,6 +9,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return fields.SetEffort(&d.input, v) }
+
 // topFields has the top-level fields that the decoder knows. Other fields are ignored.
 // The table in docs/compatibility.md has the same rows.
 var topFields = fields.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
@@ -33,7 +35,7 @@ var topFields = fields.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	// OpenCode's spelling with setCacheKey, which the AI SDK passes on to OpenAI-compatible services.
 	"promptCacheKey": {Read: (*decoder).readCacheKey},
 
-	"reasoning_effort": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return fields.SetEffort(&d.input, v) }},
+	"reasoning_effort": {Read: (*decoder).readEffort},
 	"reasoning": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return reasoningFields.Decode(d, v, &d.ignored)
 	}},
@@ -131,7 +133,7 @@ func (d *decoder) sampling() fields.Sampling {
 
 // reasoningFields are the members of reasoning, as OpenRouter has it and Responses.
 var reasoningFields = jsontext.With(jsontext.Table[*decoder]{
-	"effort":           {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return fields.SetEffort(&d.input, v) }},
+	"effort":           {Read: (*decoder).readEffort},
 	"summary":          {Ignored: shownWhole},
 	"generate_summary": {Ignored: shownWhole},
 }, fields.OtherReasoning, (*decoder).sampling)

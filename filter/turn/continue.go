@@ -48,20 +48,20 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 	}
 	next.diagnosed.next(same, prompt)
 
-	request := *t.Engine
-	request.Prompt, request.MaxTokens = prompt, room
+	call := *t.Engine
+	call.Prompt, call.MaxTokens = prompt, room
 
 	// A call is required in the first turn only.
 	if t.later != nil {
-		request.Constraint = nil
+		call.Constraint = nil
 		if !t.rc.Checked {
-			request.Constraint = t.later.format
+			call.Constraint = t.later.format
 		}
 		next.later, next.verifier = nil, t.later.verifier
 	}
 
-	next.Engine = &request
-	return &next, limitOutput(&t.rc, &request)
+	next.Engine = &call
+	return &next, limitOutput(&t.rc, &call)
 }
 
 // quickBytes is how much text [Turn.Continue] renders within 20 ms, whatever the text is: the
@@ -73,8 +73,8 @@ const quickBytes = 48 << 10
 func Quick(items []item.Item) bool {
 	size := 0
 	for i := range items {
-		item := &items[i]
-		size += len(item.Text) + item.Tools.Bytes()
+		it := &items[i]
+		size += len(it.Text) + it.Tools.Bytes()
 	}
 	return size <= quickBytes
 }

@@ -18,7 +18,9 @@ import (
 // first seen. So the prompt of a conversation begins with the same tokens on
 // every day, and the engine's prefix cache remains useful. With an error it
 // returns today.
-func conversationDate(ctx context.Context, rc *request.Context, in *request.Input, start conversationStart) (string, error) {
+func conversationDate(
+	ctx context.Context, rc *request.Context, in *request.Input, start conversationStart,
+) (string, error) {
 	switch rc.Model.Date {
 	case "", request.DateUTC:
 	case request.DateNone:

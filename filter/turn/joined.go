@@ -147,7 +147,9 @@ func (m *mergedSpace) put(t harmony.Tool) {
 
 // newRequestToolset returns the toolset of a request: its own tools, those that join
 // in the conversation, and those that are deferred.
-func newRequestToolset(rc *request.Context, in *request.Input, before *Prefix, items []item.Item) (*toolset, *apierror.Error) {
+func newRequestToolset(
+	rc *request.Context, in *request.Input, before *Prefix, items []item.Item,
+) (*toolset, *apierror.Error) {
 	set, err := newToolset(in.Tools, in.Builtins, rc.Limits)
 	if err == nil && rc.Model.ToolArguments == request.ArgumentsRetry {
 		set.keepSchemas()
@@ -227,7 +229,7 @@ func (s *toolset) join(namespaces []harmony.Namespace, limits request.Limits) *a
 				return err
 			}
 
-			name := item.ToolName{Namespace: strings.Clone(namespaces[i].Name), Name: strings.Clone(t.Name), Builtin: false}
+			name := item.ToolName{Namespace: strings.Clone(namespaces[i].Name), Name: strings.Clone(t.Name)}
 			if err := s.joinTool(name, t.Parameters); err != nil {
 				return err
 			}

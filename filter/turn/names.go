@@ -8,8 +8,9 @@ import (
 
 // The names of the rooms of this package that other packages use.
 
-// Of a conversation and of a reply, see package item.
 type (
+	// Of a conversation and of a reply, see package item.
+
 	Kind        = item.Kind
 	Item        = item.Item
 	ToolName    = item.ToolName
@@ -57,8 +58,9 @@ func IsOwnCall(id string) bool { return item.IsOwnCall(id) }
 // ModelName returns the name that the model sees for a client's name.
 func ModelName(name string) string { return item.ModelName(name) }
 
-// Of a request, see package request.
 type (
+	// Of a request, see package request.
+
 	Env             = request.Env
 	Memory          = request.Memory
 	Prompts         = request.Prompts

@@ -418,7 +418,7 @@ func (p *Prefix) openAfter(items []item.Item) (pairing, *apierror.Error) {
 
 	for i := range items {
 		it := &items[i]
-		if len(it.CallID) > item.MaxNameBytes || len(it.Namespace) > item.MaxNameBytes || len(it.Name) > item.MaxNameBytes {
+		if max(len(it.CallID), len(it.Namespace), len(it.Name)) > item.MaxNameBytes {
 			return pairs, apierror.Invalid(it.Path,
 				"The id or the name of a tool call is longer than %d bytes.", item.MaxNameBytes)
 		}

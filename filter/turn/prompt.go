@@ -127,7 +127,9 @@ func withOwnHistory(in *request.Input, m *request.Model) (*request.Input, *apier
 
 // render returns the turn's prompt, for the items after before. It reads from the
 // store what earlier requests have kept.
-func (t *Turn) render(ctx context.Context, in *request.Input, before *Prefix, items []item.Item) ([]harmony.Token, *apierror.Error) {
+func (t *Turn) render(
+	ctx context.Context, in *request.Input, before *Prefix, items []item.Item,
+) ([]harmony.Token, *apierror.Error) {
 	rc := &t.rc
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -184,15 +186,15 @@ func (t *Turn) render(ctx context.Context, in *request.Input, before *Prefix, it
 func engineRequest(
 	rc *request.Context, in *request.Input, prompt []harmony.Token, format constraint.Format,
 ) (*engine.Request, *apierror.Error) {
-	request := in.Engine
-	request.ID.Unique, request.ID.Number = uniqueID(rc), 1
-	request.Prompt = prompt
-	request.Model = cmp.Or(rc.Model.Upstream, request.Model)
-	request.N = max(request.N, 1)
+	call := in.Engine
+	call.ID.Unique, call.ID.Number = uniqueID(rc), 1
+	call.Prompt = prompt
+	call.Model = cmp.Or(rc.Model.Upstream, call.Model)
+	call.N = max(call.N, 1)
 	if !rc.Checked {
-		request.Constraint = format
+		call.Constraint = format
 	}
-	return &request, limitOutput(rc, &request)
+	return &call, limitOutput(rc, &call)
 }
 
 // uniqueID returns what tells the request from others at the engine. Ids that [Env.NewID] makes
@@ -407,23 +409,23 @@ func (r rendering) continued(
 }
 
 // limitOutput limits the output of a request to what the context leaves.
-func limitOutput(rc *request.Context, request *engine.Request) *apierror.Error {
-	left := rc.ContextLength() - len(request.Prompt)
+func limitOutput(rc *request.Context, call *engine.Request) *apierror.Error {
+	left := rc.ContextLength() - len(call.Prompt)
 
 	switch {
-	case left <= 0 && rc.Unbounded && len(request.Prompt) <= rc.RenderLimit():
-		request.MaxTokens, request.MinTokens = 0, 0
+	case left <= 0 && rc.Unbounded && len(call.Prompt) <= rc.RenderLimit():
+		call.MaxTokens, call.MinTokens = 0, 0
 		return nil
 	case left <= 0:
-		return promptTooLong(rc, len(request.Prompt), "")
+		return promptTooLong(rc, len(call.Prompt), "")
 	}
 
 	// Without a limit the output may have all that is left.
-	request.Unlimited = request.MaxTokens <= 0
-	if request.MaxTokens <= 0 || request.MaxTokens > left {
-		request.MaxTokens = left
+	call.Unlimited = call.MaxTokens <= 0
+	if call.MaxTokens <= 0 || call.MaxTokens > left {
+		call.MaxTokens = left
 	}
-	request.MinTokens = min(request.MinTokens, request.MaxTokens)
+	call.MinTokens = min(call.MinTokens, call.MaxTokens)
 	return nil
 }
 

@@ -428,7 +428,8 @@ func (p *spellings) withHeader(form string) []item.ToolName {
 		// The model knows the names of built-in tools: nothing else is called as one with such a word.
 		form = rest
 		found := p.folded(form)
-		if len(found) > 0 && (!builtin || !slices.ContainsFunc(found, func(t item.ToolName) bool { return !t.Builtin })) {
+		isClients := func(t item.ToolName) bool { return !t.Builtin }
+		if len(found) > 0 && (!builtin || !slices.ContainsFunc(found, isClients)) {
 			return found
 		}
 	}

@@ -37,7 +37,9 @@ func (s *toolset) narrow(choice request.Choice) request.Choice {
 
 // newSpec returns the spec of a request's output; the zero value allows any
 // output.
-func newSpec(rc *request.Context, in *request.Input, choice request.Choice, tools *toolset) (constraint.Spec, *apierror.Error) {
+func newSpec(
+	rc *request.Context, in *request.Input, choice request.Choice, tools *toolset,
+) (constraint.Spec, *apierror.Error) {
 	spec := constraint.Spec{Required: choice.Required, Parallel: !in.OneCall}
 	if in.Format != nil {
 		spec.Answer = in.Format.Answer
@@ -230,7 +232,9 @@ type laterSpec struct {
 
 // newLaterSpec returns the spec of the later turns, in which no call is required any
 // more; nil: it is that of the first turn.
-func newLaterSpec(rc *request.Context, in *request.Input, first *constraint.Spec, tools *toolset) (*laterSpec, *apierror.Error) {
+func newLaterSpec(
+	rc *request.Context, in *request.Input, first *constraint.Spec, tools *toolset,
+) (*laterSpec, *apierror.Error) {
 	if !first.Required {
 		return nil, nil
 	}

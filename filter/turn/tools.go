@@ -69,7 +69,8 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits request.Limits)
 		}
 
 		seen := harmony.Namespace{
-			Name: item.ModelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools)),
+			Name: item.ModelNamespace(ns.Name), Description: ns.Description,
+			Tools: make([]harmony.Tool, 0, len(ns.Tools)),
 		}
 		if spaces[seen.Name] {
 			return nil, apierror.Invalid("tools",
@@ -84,7 +85,7 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits request.Limits)
 				return nil, err
 			}
 
-			client := item.ToolName{Namespace: strings.Clone(ns.Name), Name: strings.Clone(declared.Name), Builtin: false}
+			client := item.ToolName{Namespace: strings.Clone(ns.Name), Name: strings.Clone(declared.Name)}
 			declared.Name = item.ModelName(declared.Name)
 			recipient := seen.Name + "." + declared.Name
 			if _, taken := set.byRecipient[recipient]; taken {

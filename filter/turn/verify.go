@@ -244,8 +244,8 @@ func (r *Reader) verifiesPart() bool {
 	if v.settled != Undecided {
 		return false
 	}
-	return r.part.kind == item.Answer && v.answer != nil || r.part.kind == item.Call && v.arguments && r.part.call != nil &&
-		!r.part.call.IsCode()
+	return r.part.kind == item.Answer && v.answer != nil ||
+		r.part.kind == item.Call && v.arguments && r.part.call != nil && !r.part.call.IsCode()
 }
 
 // verifyPart verifies the part, whose text is complete.

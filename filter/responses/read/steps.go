@@ -279,7 +279,8 @@ func (f *stepFinder) takeKept(ctx context.Context) *apierror.Error {
 
 	// As of reasoning, the prompt goes on without what the store does not return now.
 	r := f.items
-	err := turn.KeptResults(ctx, r.rc, calls[max(0, len(calls)-maxKeptViews):], func(call, view string) *apierror.Error {
+	calls = calls[max(0, len(calls)-maxKeptViews):]
+	err := turn.KeptResults(ctx, r.rc, calls, func(call, view string) *apierror.Error {
 		if err := r.bringIn("input", len(view)); err != nil {
 			return err
 		}

@@ -61,7 +61,8 @@ func namedSchema(
 	format.Name, format.Description = strings.Clone(format.Name), strings.Clone(format.Description)
 	// A copy: the request's body is not kept.
 	format.Schema = jsontext.AppendShown(nil, string(format.Schema))
-	return &request.Format{Answer: constraint.AnswerJSON{Schema: format.Schema}, Announced: &format, Strict: strict}, nil
+	answer := constraint.AnswerJSON{Schema: format.Schema}
+	return &request.Format{Answer: answer, Announced: &format, Strict: strict}, nil
 }
 
 // NamedFormat reads the output format of an object with name, description, schema
@@ -178,7 +179,9 @@ var OutputFields = jsontext.Members{
 
 // StructuredOutputs reads the output format of vLLM's object structured_outputs; nil
 // if the object has none.
-func StructuredOutputs(rc *request.Context, v jsontext.Field, ignored *jsontext.Ignored) (*request.Format, *apierror.Error) {
+func StructuredOutputs(
+	rc *request.Context, v jsontext.Field, ignored *jsontext.Ignored,
+) (*request.Format, *apierror.Error) {
 	var format *request.Format
 
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {

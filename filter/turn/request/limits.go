@@ -10,24 +10,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// CheckTool returns why a tool cannot be offered: it has no name, a name of more
-// than 256 bytes, or parameters that are too large or nest too deep. nil means
-// that it can.
-func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
-	switch {
-	case t.Name == "":
-		return apierror.Invalid("tools", "A tool has no name. Give every tool one.")
-	case len(t.Name) > item.MaxNameBytes:
-		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", item.MaxNameBytes)
-	case len(t.Parameters) > l.SchemaBytes:
-		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
-	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
-		return apierror.Invalid("tools",
-			"The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
-	}
-	return nil
-}
-
 // Limits bounds one request.
 type Limits struct {
 	// Messages, calls and results of a conversation.
@@ -50,6 +32,24 @@ type Limits struct {
 
 	// Of RoutingInfo.LastUserText; 0: there is none.
 	LastUserTextBytes int
+}
+
+// CheckTool returns why a tool cannot be offered: it has no name, a name of more
+// than 256 bytes, or parameters that are too large or nest too deep. nil means
+// that it can.
+func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
+	switch {
+	case t.Name == "":
+		return apierror.Invalid("tools", "A tool has no name. Give every tool one.")
+	case len(t.Name) > item.MaxNameBytes:
+		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", item.MaxNameBytes)
+	case len(t.Parameters) > l.SchemaBytes:
+		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
+	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
+		return apierror.Invalid("tools",
+			"The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
+	}
+	return nil
 }
 
 // DefaultLimits returns limits that hardly any client reaches and that a filter
