@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // What clients send is other people's text. Here it becomes ours: the form of everything stays, since
@@ -46,9 +46,9 @@ func prose(text string) string {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return text
-	case strings.HasPrefix(text, turn.Billing):
+	case strings.HasPrefix(text, fields.Billing):
 		// The filter drops the values of this line.
-		return turn.Billing + " cc_version=1.2.3." + hashed(text, 3) + "; cc_entrypoint=cli;"
+		return fields.Billing + " cc_version=1.2.3." + hashed(text, 3) + "; cc_entrypoint=cli;"
 	case strings.HasPrefix(text, "@") && reference.MatchString(text):
 		return text
 	case lines == 0:

@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
@@ -56,7 +57,7 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 		return allowedFields.Other(key, v, &d.ignored)
 	})
 	if err == nil && len(d.input.Choice.Allowed) == 0 {
-		return turn.NoneAllowed(v.Path + ".tools")
+		return fields.NoneAllowed(v.Path + ".tools")
 	}
 	return err
 }

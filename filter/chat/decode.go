@@ -8,12 +8,13 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Decode decodes the body of a request and prepares its first turn. If it rejects
 // the request, the error is a 400 that names the field at fault. It keeps no part
-// of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
+// of body. Like [turn.Prepare] it reads from the store and can take
 // seconds, until ctx ends.
 func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
 	root, err := jsontext.Parse(body)
@@ -22,13 +23,13 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 	}
 
 	d := &decoder{rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
-	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := topFields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	t, err := rc.Prepare(ctx, &d.input)
+	t, err := turn.Prepare(ctx, rc, &d.input)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func (d *decoder) readUsage(v jsontext.Field) *apierror.Error {
 
 // readModeration refuses what would have to be blocked. Scores are not made.
 func (d *decoder) readModeration(v jsontext.Field) *apierror.Error {
-	return turn.CheckModeration(v, &d.ignored)
+	return fields.CheckModeration(v, &d.ignored)
 }
 
 func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {

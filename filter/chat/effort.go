@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // Chat has no form of its own for an effort that changes in mid-conversation. Clients that go from
@@ -24,7 +25,7 @@ func (d *decoder) readUpdate(m message) *apierror.Error {
 		d.ignored.Add(m.at.Path)
 		return nil
 	}
-	return d.input.EffortUpdates.Read(effort)
+	return fields.ReadEffortUpdate(&d.input.EffortUpdates, effort)
 }
 
 // readConfig reads {"effort":…} of a message of the system.
@@ -38,6 +39,6 @@ func (d *decoder) readConfig(m *message) *apierror.Error {
 			return configFields.Other(key, v, &d.ignored)
 		}
 		m.configured = true
-		return d.input.EffortUpdates.Read(v)
+		return fields.ReadEffortUpdate(&d.input.EffortUpdates, v)
 	})
 }

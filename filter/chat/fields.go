@@ -6,12 +6,14 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
-// fields has the top-level fields that the decoder knows. Other fields are ignored.
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return fields.SetEffort(&d.input, v) }
+
+// topFields has the top-level fields that the decoder knows. Other fields are ignored.
 // The table in docs/compatibility.md has the same rows.
-var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
+var topFields = fields.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 
 	"stream": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
@@ -33,12 +35,12 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	// OpenCode's spelling with setCacheKey, which the AI SDK passes on to OpenAI-compatible services.
 	"promptCacheKey": {Read: (*decoder).readCacheKey},
 
-	"reasoning_effort": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
+	"reasoning_effort": {Read: (*decoder).readEffort},
 	"reasoning": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return reasoningFields.Decode(d, v, &d.ignored)
 	}},
 	"thinking":  {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.sampling().ReadThinking(v) }},
-	"verbosity": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetVerbosity(v) }},
+	"verbosity": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return fields.SetVerbosity(&d.input, v) }},
 
 	"tools":               {Read: (*decoder).readTools},
 	"tool_choice":         {Read: (*decoder).readToolChoice},
@@ -119,22 +121,22 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 		Refused: "truncation is a field of POST /v1/responses. Leave out old messages instead.",
 		Unless:  []string{`"disabled"`},
 	},
-}, turn.SamplingFields, (*decoder).sampling), turn.Own{
+}, fields.SamplingFields, (*decoder).sampling), fields.Own{
 	Limit: "Use max_completion_tokens.", Stop: "Use stop.", Answers: "Use n.",
 	System: "Send a message of the role system.", Conversation: "Use messages.",
 	Effort: "Use reasoning_effort.", Format: "Use response_format.",
 })
 
-func (d *decoder) sampling() turn.Sampling {
-	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
+func (d *decoder) sampling() fields.Sampling {
+	return fields.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
 }
 
 // reasoningFields are the members of reasoning, as OpenRouter has it and Responses.
 var reasoningFields = jsontext.With(jsontext.Table[*decoder]{
-	"effort":           {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
+	"effort":           {Read: (*decoder).readEffort},
 	"summary":          {Ignored: shownWhole},
 	"generate_summary": {Ignored: shownWhole},
-}, turn.OtherReasoning, (*decoder).sampling)
+}, fields.OtherReasoning, (*decoder).sampling)
 
 const shownWhole = "the reply has the chain of thought itself, which a summary would shorten"
 
@@ -281,7 +283,7 @@ const (
 // docs/compatibility.md has them, and records keep of each what its row says.
 func Fields() jsontext.Objects {
 	return jsontext.Objects{
-		"":                             fields.Describe(),
+		"":                             topFields.Describe(),
 		"messages":                     messageFields.Describe(),
 		"messages.content":             partFields.Describe(),
 		"messages.content.image_url":   pictureFields.Describe(),
@@ -303,10 +305,10 @@ func Fields() jsontext.Objects {
 		"stream_options":               streamOptions.Describe(),
 		"usage":                        usageFields.Describe(),
 		"reasoning":                    reasoningFields.Describe(),
-		"thinking":                     turn.ThinkingFields.Describe(),
-		"chat_template_kwargs":         turn.TemplateFields.Describe(),
+		"thinking":                     fields.ThinkingFields.Describe(),
+		"chat_template_kwargs":         fields.TemplateFields.Describe(),
 		"response_format":              formatFields.Describe(),
 		"response_format.json_schema":  schemaFields.Describe(),
-		"structured_outputs":           turn.OutputFields.Describe(),
+		"structured_outputs":           fields.OutputFields.Describe(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // readResponseFormat reads {"type":…}. A schema stands under json_schema, with {"name":…,
@@ -31,26 +32,26 @@ func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
 	var err *apierror.Error
 	switch named, schema := member("json_schema"), member("schema"); {
 	case kind == "regex":
-		format, err = d.rc.RegexFormat(member("pattern"))
+		format, err = fields.RegexFormat(d.rc, member("pattern"))
 	case kind == "grammar":
-		format, err = turn.GrammarFormat(member("grammar"))
+		format, err = fields.GrammarFormat(member("grammar"))
 	case kind != "json_object" && kind != "json_schema":
 		err = apierror.Invalid(v.Path,
 			"The type of \"response_format\" must be text, json_object, json_schema, regex or grammar.")
 	// Without any schema the reader of json_schema says what is missing.
 	case given(named), kind == "json_schema" && !given(schema):
-		format, err = d.rc.NamedFormat(named, func(key string, v jsontext.Field) *apierror.Error {
+		format, err = fields.NamedFormat(d.rc, named, func(key string, v jsontext.Field) *apierror.Error {
 			return schemaFields.Other(key, v, &d.ignored)
 		})
 	// A flat json_schema with a name: the object itself has the members of json_schema.
 	case given(schema) && (given(member("name")) || given(member("strict"))):
-		format, err = d.rc.NamedFormat(v, func(string, jsontext.Field) *apierror.Error { return nil })
+		format, err = fields.NamedFormat(d.rc, v, func(string, jsontext.Field) *apierror.Error { return nil })
 	case given(schema):
-		format, err = d.rc.SchemaFormat(schema)
+		format, err = fields.SchemaFormat(d.rc, schema)
 	default:
-		format = turn.JSONObject()
+		format = fields.JSONObject()
 	}
-	return d.input.SetFormat(format, v.Path, err)
+	return fields.SetFormat(&d.input, format, v.Path, err)
 }
 
 // readFormat reads Ollama's format: "json", or a schema.
@@ -59,33 +60,33 @@ func (d *decoder) readFormat(v jsontext.Field) *apierror.Error {
 	case `""`:
 		return nil
 	case `"json"`:
-		return d.input.SetFormat(turn.JSONObject(), v.Path, nil)
+		return fields.SetFormat(&d.input, fields.JSONObject(), v.Path, nil)
 	}
-	f, err := d.rc.SchemaFormat(v)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.SchemaFormat(d.rc, v)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 func (d *decoder) readStructuredOutputs(v jsontext.Field) *apierror.Error {
-	f, err := d.rc.StructuredOutputs(v, &d.ignored)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.StructuredOutputs(d.rc, v, &d.ignored)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 func (d *decoder) readSchema(v jsontext.Field) *apierror.Error {
-	f, err := d.rc.SchemaFormat(v)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.SchemaFormat(d.rc, v)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 func (d *decoder) readRegex(v jsontext.Field) *apierror.Error {
-	f, err := d.rc.RegexFormat(v)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.RegexFormat(d.rc, v)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 func (d *decoder) readTexts(v jsontext.Field) *apierror.Error {
-	f, err := turn.ChoiceFormat(v)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.ChoiceFormat(v)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 func (d *decoder) readGrammar(v jsontext.Field) *apierror.Error {
-	f, err := turn.GrammarFormat(v)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.GrammarFormat(v)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }

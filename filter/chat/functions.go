@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -131,7 +132,7 @@ func (d *decoder) readCustom(at jsontext.Field, t *harmony.Tool) *apierror.Error
 	}
 
 	// Harmony has functions only: to the model a custom tool is one with a single text as its argument.
-	t.Parameters = []byte(turn.CustomParameters)
+	t.Parameters = []byte(fields.CustomParameters)
 	if d.options.custom == nil {
 		d.options.custom = map[string]bool{}
 	}
@@ -160,7 +161,7 @@ func (d *decoder) readCustomFormat(v jsontext.Field, t *harmony.Tool) *apierror.
 
 	// All grammars of the request share one bound: the engine compiles them together.
 	room := func(cost int) bool { return d.input.RoomForGrammar(d.rc, d.grammars+cost) }
-	format, err := turn.ReadCustomFormat(grammar, t.Name, d.rc.Work, room)
+	format, err := fields.ReadCustomFormat(grammar, t.Name, d.rc.Work, room)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
@@ -209,7 +210,7 @@ func (d *decoder) addItems(m message) *apierror.Error {
 	// Claude Code puts a line that changes with every request before its instructions, and
 	// no prefix would be found in the engine's cache.
 	if kind == turn.Instructions && len(d.input.Items) == 0 {
-		text = turn.WithoutBilling(text)
+		text = fields.WithoutBilling(text)
 	}
 	d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, CallID: m.callID, Path: m.at.Path})
 	return err
@@ -248,7 +249,7 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 	if len(m.calls) > 0 {
 		kind = turn.Preamble
 	}
-	d.input.Items = turn.AppendAssistant(d.input.Items, turn.Item{Kind: kind, Text: text, Path: m.at.Path})
+	d.input.Items = fields.AppendAssistant(d.input.Items, turn.Item{Kind: kind, Text: text, Path: m.at.Path})
 	d.input.Items = append(d.input.Items, m.calls...)
 	return nil
 }
@@ -305,7 +306,7 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 		case "name":
 			call.Name, err = v.Text()
 		case "arguments":
-			call.Text, err = turn.ReadArguments(v)
+			call.Text, err = fields.ReadArguments(v)
 		default:
 			err = calledFields.Other(key, v, &d.ignored)
 		}
@@ -316,7 +317,7 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 // readCalledCustom reads a call of a custom tool as the model made it.
 func (d *decoder) readCalledCustom(at jsontext.Field, call *turn.Item) *apierror.Error {
 	// A call without input is one with an empty text, not one without arguments.
-	call.Text = turn.CustomArguments("")
+	call.Text = fields.CustomArguments("")
 	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
@@ -324,7 +325,7 @@ func (d *decoder) readCalledCustom(at jsontext.Field, call *turn.Item) *apierror
 		case "input":
 			var text string
 			text, err = v.Text()
-			call.Text = turn.CustomArguments(text)
+			call.Text = fields.CustomArguments(text)
 		default:
 			err = calledCustomFields.Other(key, v, &d.ignored)
 		}
@@ -388,7 +389,7 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		text, err := d.readImage(kind, v, images)
 		return text, true, err
 	default:
-		text, err := turn.ReadUnknownPart(v, "text, refusal or image_url")
+		text, err := fields.ReadUnknownPart(v, "text, refusal or image_url")
 		return text, false, err
 	}
 

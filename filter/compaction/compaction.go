@@ -83,16 +83,16 @@ const (
 func Prepare(ctx context.Context, rc *turn.RequestContext, input *turn.Input) (*turn.Turn, *apierror.Error) {
 	in := *input
 	in.Truncate, in.Engine.MaxTokens = false, 0
-	t, err := rc.Prepare(ctx, &in)
+	t, err := turn.Prepare(ctx, rc, &in)
 	// Shorter texts keep every turn in the summary; dropping turns loses whole thoughts.
 	for size := longestText; size >= ShortestText && cramped(rc, t, err); size /= 4 {
 		in.Items = shortened(input.Items, size)
-		t, err = rc.Prepare(ctx, &in)
+		t, err = turn.Prepare(ctx, rc, &in)
 	}
 
 	if cramped(rc, t, err) {
 		in.Truncate = true
-		t, err = rc.Prepare(ctx, &in)
+		t, err = turn.Prepare(ctx, rc, &in)
 	}
 
 	// The limit of the request is the client's bound also for a summary, but does not decide what is left out.

@@ -59,7 +59,7 @@ func TestNumbered(t *testing.T) {
 				t.Error(odd)
 			}
 			rc := apitest.NewContext()
-			if _, err := rc.Prepare(t.Context(), &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}, Tools: []harmony.Namespace{h.Offered()}}); err != nil {
+			if _, err := turn.Prepare(t.Context(), rc, &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}, Tools: []harmony.Namespace{h.Offered()}}); err != nil {
 				t.Errorf("the model cannot be offered them: %v", err)
 			}
 			for _, name := range c.listed {
@@ -156,7 +156,7 @@ func TestListsTakeSteps(t *testing.T) {
 	if offered != 2 || !errors.Is(odd, work.ErrExceeded) {
 		t.Errorf("%d tools are offered; the last are not because %v", offered, odd)
 	}
-	_, err := rc.Prepare(t.Context(), &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}})
+	_, err := turn.Prepare(t.Context(), rc, &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}})
 	if err == nil || err.Status != http.StatusBadRequest || err.Code != turn.CodeTooCostly {
 		t.Errorf("the request: %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // TestPrefix shows that each prompt of a tool turn begins with the prompt before,
@@ -26,7 +26,7 @@ func TestPrefix(t *testing.T) {
 		sendsThinking := rng.IntN(3) > 0
 		messages, before := userHi, ""
 		for step := range 5 {
-			system := `,"system":[{"type":"text","text":"` + turn.Billing + strconv.Itoa(step) + `"},{"type":"text","text":"Be terse."}]`
+			system := `,"system":[{"type":"text","text":"` + fields.Billing + strconv.Itoa(step) + `"},{"type":"text","text":"Be terse."}]`
 			request := decodeWith(t, rc, conversation(messages, weatherTool+thinking+system))
 			prompt := apitest.Spell(t, request.Engine().Prompt)
 			if !strings.HasPrefix(prompt, before) {

@@ -101,7 +101,7 @@ func begin(stream bool) (*lines, *apierror.Error) {
 		Renderer: harmony.NewRenderer(), Now: time.Now, Limits: turn.DefaultLimits(),
 		NewID: func(prefix string) string { return prefix + "0" }, // random bits in earnest
 	}}
-	t, err := rc.Prepare(context.Background(), &turn.Input{
+	t, err := turn.Prepare(context.Background(), rc, &turn.Input{
 		Items: []turn.Item{{Kind: turn.User, Text: "Is it sunny in Oslo?"}},
 		Tools: []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "forecast"}}}},
 	})

@@ -25,7 +25,7 @@ func prepare(t *testing.T) *turn.Turn {
 	t.Helper()
 	rc := apitest.NewContext()
 	rc.Memory = store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 20, ResponseTTL: time.Hour, Now: rc.Now})
-	prepared, err := rc.Prepare(context.Background(), &turn.Input{
+	prepared, err := turn.Prepare(context.Background(), rc, &turn.Input{
 		Items: []turn.Item{{Kind: turn.User, Text: "Is it sunny in Oslo?"}},
 		Tools: []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "forecast"}, {Name: "book"}}}},
 	})
@@ -376,7 +376,7 @@ func TestTokensBeforeAFault(t *testing.T) {
 	t.Parallel()
 	rc := apitest.NewContext()
 	rc.Checked = true
-	must, prepareErr := rc.Prepare(context.Background(), &turn.Input{
+	must, prepareErr := turn.Prepare(context.Background(), rc, &turn.Input{
 		Items:  []turn.Item{{Kind: turn.User, Text: "Call."}},
 		Tools:  []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "book"}}}},
 		Choice: turn.Choice{Required: true},

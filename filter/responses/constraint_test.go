@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // TestConstraint shows which constraint every field leads to.
@@ -14,7 +14,7 @@ func TestConstraint(t *testing.T) {
 		`{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`
 	const loose = `,"tools":[{"type":"function","name":"g","strict":false},{"type":"custom","name":"c"}]`
 	f := constraint.Tool{Recipient: "functions.f", Schema: []byte(`{"type":"array"}`)}
-	custom := constraint.Tool{Recipient: "functions.c", Schema: []byte(turn.CustomParameters)}
+	custom := constraint.Tool{Recipient: "functions.c", Schema: []byte(fields.CustomParameters)}
 	inSpace := constraint.Tool{Recipient: "n.f"}
 	matching, patched := constraint.Tool{Recipient: "functions.c"}, constraint.Tool{Recipient: "functions.c"}
 	matching.Grammar, _, _ = constraint.InputRegex(nil, `[a-z]+-\d{2}`)

@@ -8,6 +8,7 @@ import (
 	"hash"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -27,7 +28,7 @@ type Affinity struct {
 // Affinity returns the affinity of the turn's request.
 func (t *Turn) Affinity() Affinity { return t.affinity }
 
-func (rc *RequestContext) affinity(in *Input, start conversationStart) Affinity {
+func affinityOf(rc *request.Context, in *request.Input, start conversationStart) Affinity {
 	prefix := newKeyHash("prefix", rc.Tenant, start.key(cmp.Or(rc.Model.Upstream, in.Engine.Model)))
 
 	prefix.tools(in.Tools)

@@ -32,7 +32,7 @@ func TestPrefixKey(t *testing.T) {
 		{"once more", func(*RequestContext, *Input) {}, true},
 		{"it grows", func(_ *RequestContext, in *Input) { in.Items = append(in.Items, more...) }, true},
 		{"it grows on a stored prefix", func(rc *RequestContext, in *Input) {
-			before, err := rc.Extend(context.Background(), nil, in.Items)
+			before, err := Extend(context.Background(), rc, nil, in.Items)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -148,7 +149,7 @@ func TestReadBuiltins(t *testing.T) {
 // without functions of the client that have the same names.
 func TestResolveBuiltins(t *testing.T) {
 	t.Parallel()
-	search, find, python := ToolName{"browser", "search", true}, ToolName{"browser", "find", true}, ToolName{"python", "", true}
+	search, find, python := ToolName{Namespace: "browser", Name: "search", Builtin: true}, ToolName{Namespace: "browser", Name: "find", Builtin: true}, ToolName{Namespace: "python", Builtin: true}
 	type found struct {
 		tool ToolName
 		address
@@ -158,8 +159,8 @@ func TestResolveBuiltins(t *testing.T) {
 		"browser.search":     {{search, offered}, {search, offered}},
 		"browser.Search":     {{search, respelled}, {search, respelled}},
 		"browser_search":     {{search, respelled}, {search, respelled}},
-		"search":             {{search, offered}, {ToolName{"functions", "search", false}, offered}},
-		"functions.search":   {{search, offered}, {ToolName{"functions", "search", false}, offered}},
+		"search":             {{search, offered}, {ToolName{Namespace: "functions", Name: "search"}, offered}},
+		"functions.search":   {{search, offered}, {ToolName{Namespace: "functions", Name: "search"}, offered}},
 		"find":               {{find, offered}, {find, offered}},
 		"functions.find":     {{find, offered}, {find, offered}},
 		"python":             {{python, offered}, {python, offered}},
@@ -168,12 +169,12 @@ func TestResolveBuiltins(t *testing.T) {
 		"python.run":         {{python, respelled}, {python, respelled}},
 		"python.exec.run":    {{python, respelled}, {python, respelled}},
 		"pythoncode":         {{python, respelled}, {python, respelled}},
-		"functions.python":   {{python, offered}, {ToolName{"functions", "python", false}, respelled}},
-		"functions.python_":  {{python, respelled}, {ToolName{"functions", "python", false}, offered}},
+		"functions.python":   {{python, offered}, {ToolName{Namespace: "functions", Name: "python"}, respelled}},
+		"functions.python_":  {{python, respelled}, {ToolName{Namespace: "functions", Name: "python"}, offered}},
 		"browser":            {{ToolName{Name: "browser"}, unknown}, {ToolName{Name: "browser"}, unknown}},
 		"browser.click":      {{ToolName{Name: "browser_click"}, unknown}, {ToolName{Name: "browser_click"}, unknown}},
 		"repo_browser.find":  {{ToolName{Name: "repo_browser_find"}, unknown}, {ToolName{Name: "repo_browser_find"}, unknown}},
-		"container.exec":     {{ToolName{"container", "exec", true}, offered}, {ToolName{"container", "exec", true}, offered}},
+		"container.exec":     {{ToolName{Namespace: "container", Name: "exec", Builtin: true}, offered}, {ToolName{Namespace: "container", Name: "exec", Builtin: true}, offered}},
 		"assistant":          {{ToolName{}, noRecipient}, {ToolName{}, noRecipient}},
 		"functions.get_time": {{ToolName{Name: "get_time"}, unknown}, {ToolName{Name: "get_time"}, unknown}},
 	} {
@@ -209,12 +210,12 @@ func TestBuiltinErrors(t *testing.T) {
 		`Two tools of the namespace "container" have the name "a.b", or names that differ only in characters other than letters, digits, _ and -.`: {Builtins: []harmony.Namespace{{Name: "container", Tools: []harmony.Tool{{Name: "a b"}, {Name: "a.b"}}}}},
 		`A tool has no name. Give every tool one.`:                                                                                                 {Builtins: []harmony.Namespace{{Name: "container", Tools: []harmony.Tool{{}}}}},
 		`The request has more than 5 tools.`:                                                                                                       {Tools: functions("a"), Builtins: builtins()},
-		`The tool "python" of tool_choice is not one of the tools of the request.`:                                                                 {Tools: functions("python"), Choice: Choice{Allowed: []ToolName{{"python", "", true}}}},
+		`The tool "python" of tool_choice is not one of the tools of the request.`:                                                                 {Tools: functions("python"), Choice: Choice{Allowed: []ToolName{{Namespace: "python", Builtin: true}}}},
 	} {
 		rc, _ := newContext()
 		rc.Limits.Tools = 5
 		in.Items = []Item{userHi}
-		if _, err := rc.Prepare(t.Context(), &in); textOf(err) != want {
+		if _, err := Prepare(t.Context(), rc, &in); textOf(err) != want {
 			t.Errorf("%q, want %q", textOf(err), want)
 		}
 	}
@@ -280,7 +281,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 
 			case item.Kind == Unphased: // whose phase the prompt decides
 				item.Kind = Preamble
-			case item.isAnswer():
+			case item.IsAnswer():
 				want = nil
 			}
 		}
@@ -303,8 +304,8 @@ func TestBuiltinsInPairs(t *testing.T) {
 // TestBuiltinsInSpec shows which tools the spec of the output has.
 func TestBuiltinsInSpec(t *testing.T) {
 	t.Parallel()
-	strict := map[ToolName]bool{{FunctionsNamespace, "f", false}: true}
-	python := ToolName{"python", "", true}
+	strict := map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}
+	python := ToolName{Namespace: "python", Builtin: true}
 
 	for _, c := range []struct {
 		name string
@@ -314,12 +315,12 @@ func TestBuiltinsInSpec(t *testing.T) {
 	}{
 		{"no spec", Input{}, nil},
 		{"strict", Input{Tools: functions("f"), Strict: strict}, []string{"functions.f", "browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"format", Input{Format: JSONObject()}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"format without calls", Input{Format: JSONObject(), NoCalls: true}, []string{}},
+		{"format", Input{Format: fields.JSONObject()}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
+		{"format without calls", Input{Format: fields.JSONObject(), NoCalls: true}, []string{}},
 		{"required", Input{Tools: functions("f"), Choice: Choice{Required: true}}, []string{"functions.f"}},
 		{"required, and there are no others", Input{Choice: Choice{Required: true}}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
 		{"required by name", Input{Tools: functions("f"), Choice: Choice{Required: true, Allowed: []ToolName{python}}}, []string{"python"}},
-		{"allowed", Input{Tools: functions("f"), Choice: Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}}, []string{"functions.f"}},
+		{"allowed", Input{Tools: functions("f"), Choice: Choice{Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}}, []string{"functions.f"}},
 	} {
 		c.in.Builtins = builtins()
 		tools, err := newToolset(c.in.Tools, c.in.Builtins, DefaultLimits())
@@ -327,7 +328,7 @@ func TestBuiltinsInSpec(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p, err := (&RequestContext{}).newSpec(&c.in, tools.narrow(c.in.Choice), tools)
+		p, err := newSpec(&RequestContext{}, &c.in, tools.narrow(c.in.Choice), tools)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -25,12 +27,12 @@ const (
 type callCheck struct {
 	// Nil: calls are not checked.
 	tools *toolset
-	rc    *RequestContext
+	rc    *request.Context
 
 	state callState
 	// Of a call that is held back: its tool, the content type of its header, and its arguments so
 	// far.
-	called      ToolName
+	called      item.ToolName
 	contentType string
 	text        []byte
 	// None are asked for again any more.
@@ -81,7 +83,7 @@ func (c *callCheck) passes() bool {
 		return false
 	}
 
-	return c.rc.inline(func(account *work.Account) (bool, error) {
+	return c.rc.Inline(func(account *work.Account) (bool, error) {
 		validator := c.validator(account)
 		if validator == nil {
 			return true, nil
@@ -97,7 +99,7 @@ func (c *callCheck) format() constraint.Format {
 	if !made {
 		format = c.newFormat(c.tools.schemas[c.called])
 		if c.tools.formats == nil {
-			c.tools.formats = map[ToolName]constraint.Format{}
+			c.tools.formats = map[item.ToolName]constraint.Format{}
 		}
 		c.tools.formats[c.called] = format
 	}
@@ -106,7 +108,7 @@ func (c *callCheck) format() constraint.Format {
 }
 
 func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
-	account := c.rc.Work.Part(context.Background(), maxInline)
+	account := c.rc.Work.Part(context.Background(), request.MaxInline)
 	if account == nil {
 		return constraint.Value{Schema: constraint.AnyObject}
 	}
@@ -150,7 +152,7 @@ func (c *callCheck) validator(account *work.Account) *constraint.Validator {
 	made.refused = true
 
 	if c.tools.checkers == nil {
-		c.tools.checkers = map[ToolName]checker{}
+		c.tools.checkers = map[item.ToolName]checker{}
 	}
 	c.tools.checkers[c.called] = made
 	return made.validator
@@ -174,7 +176,7 @@ func (c *callCheck) newValidator(account *work.Account, schema json.RawMessage) 
 
 // keepSchemas keeps the schemas of the tools by which the arguments of calls are checked.
 func (s *toolset) keepSchemas() {
-	s.schemas = map[ToolName]json.RawMessage{}
+	s.schemas = map[item.ToolName]json.RawMessage{}
 
 	// The parameters are a part of the request's body, which is gone when the model calls.
 	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -28,7 +29,7 @@ func newCheckedTurn(t *testing.T, change func(*Input)) *Turn {
 	model := *rc.Model
 	model.ToolArguments = ArgumentsRetry
 	rc.Model = &model
-	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}, Tools: checkedTools, Strict: map[ToolName]bool{{FunctionsNamespace, "strict", false}: true}}
+	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}, Tools: checkedTools, Strict: map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "strict"}: true}}
 	if change != nil {
 		change(in)
 	}
@@ -157,7 +158,7 @@ func costlyTool(pattern string, times int) []harmony.Namespace {
 func TestCostlySchemaIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	turn := newCheckedTurn(t, func(in *Input) { in.Tools = costlyTool(strings.Repeat(".", 4000), 8) })
-	const steps = 16 * maxInline
+	const steps = 16 * request.MaxInline
 	turn.rc.Work = work.New(t.Context(), steps)
 	g := turn.NewWatcher()
 	call := harmony.AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.costly<|message|>{\"p0\":\"x\"}<|end|>")
@@ -167,7 +168,7 @@ func TestCostlySchemaIsNotTriedAgain(t *testing.T) {
 			t.Fatalf("call %d: %q behind %d tokens", i, why, len(kept))
 		}
 	}
-	if !turn.rc.Work.Affords(steps - 4*maxInline) {
+	if !turn.rc.Work.Affords(steps - 4*request.MaxInline) {
 		t.Error("30 calls take more than four events have")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
@@ -39,9 +40,9 @@ type Check struct {
 // checkedText is a text of the output that has a form.
 type checkedText struct {
 	// Answer, or Call for the arguments of one.
-	kind Kind
+	kind item.Kind
 	// Of a Call.
-	tool ToolName
+	tool item.ToolName
 	text []byte
 }
 
@@ -54,7 +55,7 @@ func (t *Turn) NewCheck() *Check {
 
 	c := &Check{turn: t, readers: make([]*Reader, t.Engine.N), open: t.Engine.N}
 	for i := range c.readers {
-		c.readers[i] = t.NewReader(func(Event) {})
+		c.readers[i] = t.NewReader(func(item.Event) {})
 		// The text is kept by the readers that the client's output comes from.
 		c.readers[i].check, c.readers[i].keeps, c.readers[i].written = c, false, writtenTokens{}
 	}
@@ -71,7 +72,7 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 	// A chunk that is no part of the reply, or output that is malformed, is reported by the reader of
 	// the client's output.
 	reader := c.readers[chunk.Index]
-	open := reader.Finish() == FinishNone
+	open := reader.Finish() == item.FinishNone
 	if _, err := reader.Push(chunk); err != nil {
 		if err.Code == codeViolation {
 			return Unkept
@@ -79,7 +80,7 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 		return Passed
 	}
 
-	if open && reader.Finish() != FinishNone {
+	if open && reader.Finish() != item.FinishNone {
 		c.open--
 	}
 	if c.open == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -30,7 +31,7 @@ const countSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"req
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	strict := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}, {Name: "g"}}}}
-	f, g := ToolName{FunctionsNamespace, "f", false}, ToolName{FunctionsNamespace, "g", false}
+	f, g := ToolName{Namespace: FunctionsNamespace, Name: "f"}, ToolName{Namespace: FunctionsNamespace, Name: "g"}
 	const thought = "<|channel|>analysis<|message|>a<|end|><|start|>assistant"
 	call := func(name, arguments string) string {
 		return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments + "<|call|>"
@@ -46,11 +47,11 @@ func TestCheck(t *testing.T) {
 	}{
 		{"of the schema", Input{Format: jsonFormat(countSchema)}, thought + answer(`{"n":1}`), engine.FinishStop, Passed},
 		{"not of the schema", Input{Format: jsonFormat(countSchema)}, thought + answer(`{"n":"1"}`), engine.FinishStop, Unkept},
-		{"no JSON", Input{Format: JSONObject()}, answer("hello"), engine.FinishStop, Unkept},
-		{"no object", Input{Format: JSONObject()}, answer("7"), engine.FinishStop, Unkept},
-		{"no answer", Input{Format: JSONObject()}, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop, Unkept},
-		{"cut by its length", Input{Format: JSONObject()}, "<|channel|>final<|message|>{", engine.FinishLength, Passed},
-		{"cut by a stop string", Input{Format: JSONObject(), Stop: []string{"x"}}, answer("{x}"), engine.FinishNone, Passed},
+		{"no JSON", Input{Format: fields.JSONObject()}, answer("hello"), engine.FinishStop, Unkept},
+		{"no object", Input{Format: fields.JSONObject()}, answer("7"), engine.FinishStop, Unkept},
+		{"no answer", Input{Format: fields.JSONObject()}, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop, Unkept},
+		{"cut by its length", Input{Format: fields.JSONObject()}, "<|channel|>final<|message|>{", engine.FinishLength, Passed},
+		{"cut by a stop string", Input{Format: fields.JSONObject(), Stop: []string{"x"}}, answer("{x}"), engine.FinishNone, Passed},
 		{"a choice", Input{Format: &Format{Answer: constraint.AnswerChoice{"yes", "no"}}}, answer("no"), engine.FinishStop, Passed},
 		{"none of the choice", Input{Format: &Format{Answer: constraint.AnswerChoice{"yes", "no"}}}, answer("perhaps"), engine.FinishStop, Unkept},
 		{"no match", Input{Format: &Format{Answer: constraint.AnswerRegex("[a-c]+")}}, answer("abd"), engine.FinishStop, Unkept},
@@ -63,7 +64,7 @@ func TestCheck(t *testing.T) {
 		{"arguments not of the schema", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("f", `{"m":1}`), engine.FinishStop, Unkept},
 		{"arguments of a tool that is not strict", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("g", `{"m":1}`), engine.FinishStop, Passed},
 		{"arguments that are no JSON", Input{Tools: strict, Choice: Choice{Allowed: []ToolName{g}}}, call("g", `{`), engine.FinishStop, Unkept},
-		{"the engine gave up", Input{Format: JSONObject()}, "<|channel|>final<|message|>{", engine.FinishAbort, Passed},
+		{"the engine gave up", Input{Format: fields.JSONObject()}, "<|channel|>final<|message|>{", engine.FinishAbort, Passed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +138,7 @@ func TestNoCheck(t *testing.T) {
 		in Input
 	}{
 		"no spec":                {newChecked(), Input{Items: []Item{userHi}, Tools: functions("f")}},
-		"the engine enforces it": {constrained, Input{Items: []Item{userHi}, Format: JSONObject()}},
+		"the engine enforces it": {constrained, Input{Items: []Item{userHi}, Format: fields.JSONObject()}},
 	} {
 		turn := prepare(t, c.rc, &c.in)
 		if turn.NewCheck() != nil || (turn.Engine.Constraint != nil) != (c.rc == constrained) {
@@ -149,7 +150,7 @@ func TestNoCheck(t *testing.T) {
 		"grammar": {Answer: constraint.AnswerGrammar(`root ::= "a"`)},
 		"schema":  jsonFormat(`{"minLength":"a"}`),
 	} {
-		if _, err := newChecked().Prepare(context.Background(), &Input{Items: []Item{userHi}, Format: format}); err == nil || err.Status != 400 {
+		if _, err := Prepare(context.Background(), newChecked(), &Input{Items: []Item{userHi}, Format: format}); err == nil || err.Status != 400 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -159,7 +160,7 @@ func TestNoCheck(t *testing.T) {
 // engine's grammar, at the end of a reply that is not held back.
 func TestStrictUnderAGrammar(t *testing.T) {
 	t.Parallel()
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}}}}
 	strict := jsonFormat(countSchema)
 	strict.Strict = true
@@ -197,7 +198,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 // that its answer has the output format.
 func TestCheckOfALaterCall(t *testing.T) {
 	t.Parallel()
-	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: JSONObject()})
+	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: fields.JSONObject()})
 	next, err := first.Continue(t.Context(), []Item{{Kind: Call, CallID: "a", Namespace: FunctionsNamespace, Name: "f", Text: "{}"}, {Kind: Result, CallID: "a", Text: "x"}}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestCheckOfALaterCall(t *testing.T) {
 func TestCheckBeyondAGrammar(t *testing.T) {
 	t.Parallel()
 	const unique = `{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"required":["n"],"additionalProperties":false}`
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(unique)}}}}
 	strict := jsonFormat(unique)
 	strict.Strict = true
@@ -275,8 +276,8 @@ func TestForcedSchemas(t *testing.T) {
 		want string
 	}{
 		"required":                {city, Choice{Required: true}, city},
-		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, city},
-		"allowed":                 {city, Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, ""},
+		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}, city},
+		"allowed":                 {city, Choice{Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}, ""},
 		"no object":               {`{"type":"string"}`, Choice{Required: true}, ""},
 		"without a type":          {`{"properties":{"city":{"type":"string"}}}`, Choice{Required: true}, `{"type":"object","properties":{"city":{"type":"string"}}}`},
 		"several types":           {`{"type":["object","null"]}`, Choice{Required: true}, ""},
@@ -291,7 +292,7 @@ func TestForcedSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		spec, err := (&RequestContext{}).newSpec(in, c.choice, tools)
+		spec, err := newSpec(&RequestContext{}, in, c.choice, tools)
 		if err != nil || string(spec.Tools[0].Schema) != c.want {
 			t.Errorf("%s: the schema is %s, error %v", name, spec.Tools[0].Schema, err)
 		}
@@ -305,7 +306,7 @@ func TestForcedSchemas(t *testing.T) {
 
 	rc, _ := newContext()
 	tools, _ := newToolset(many, nil, rc.Limits)
-	spec, err := (&RequestContext{}).newSpec(&Input{Tools: many}, Choice{Required: true}, tools)
+	spec, err := newSpec(&RequestContext{}, &Input{Tools: many}, Choice{Required: true}, tools)
 	kept := 0
 
 	for _, t := range spec.Tools {

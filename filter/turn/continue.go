@@ -6,6 +6,9 @@ import (
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Continue returns the next turn of the reply, after the choice of this one has
@@ -20,7 +23,7 @@ import (
 // Tools that join by an item must be among [Input].Deferred; those that the prompt
 // has already are rendered again. A turn whose [Input] had Continue has no next one.
 // Continue does no I/O. It ends with ctx, and can take long: see [Quick].
-func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *apierror.Error) {
+func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn, *apierror.Error) {
 	next := *t
 	next.verifier.settled = Undecided
 	next.number++
@@ -28,37 +31,37 @@ func (t *Turn) Continue(ctx context.Context, items []Item, room int) (*Turn, *ap
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
 	// error. The context that the turn was prepared in has ended.
-	kept, _ := t.rc.Within(ctx).insertKept(nil, items, t.kept.read)
+	kept, _ := insertKept(t.rc.Within(ctx), nil, items, t.kept.read)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
-	r := rendering{&t.rc, t.rc.renderLimit()}
+	r := rendering{&t.rc, t.rc.RenderLimit()}
 	prompt, err := r.append(ctx, slices.Clip(t.Engine.Prompt[:t.completionStart]),
-		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == HistoryExact))
+		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == request.HistoryExact))
 	if err != nil {
 		return nil, err
 	}
 
 	same := next.completionStart
 	next.completionStart = len(prompt)
-	if prompt, err = t.rc.complete(prompt); err != nil {
+	if prompt, err = appendCompletion(&t.rc, prompt); err != nil {
 		return nil, err
 	}
 	next.diagnosed.next(same, prompt)
 
-	request := *t.Engine
-	request.Prompt, request.MaxTokens = prompt, room
+	call := *t.Engine
+	call.Prompt, call.MaxTokens = prompt, room
 
 	// A call is required in the first turn only.
 	if t.later != nil {
-		request.Constraint = nil
+		call.Constraint = nil
 		if !t.rc.Checked {
-			request.Constraint = t.later.format
+			call.Constraint = t.later.format
 		}
 		next.later, next.verifier = nil, t.later.verifier
 	}
 
-	next.Engine = &request
-	return &next, t.rc.budget(&request)
+	next.Engine = &call
+	return &next, limitOutput(&t.rc, &call)
 }
 
 // quickBytes is how much text [Turn.Continue] renders within 20 ms, whatever the text is: the
@@ -67,11 +70,11 @@ const quickBytes = 48 << 10
 
 // Quick reports whether [Turn.Continue] with these items takes no longer than a state machine
 // may compute. Other calls are a job: results of tools have megabytes.
-func Quick(items []Item) bool {
+func Quick(items []item.Item) bool {
 	size := 0
 	for i := range items {
-		item := &items[i]
-		size += len(item.Text) + item.Tools.bytes()
+		it := &items[i]
+		size += len(it.Text) + it.Tools.Bytes()
 	}
 	return size <= quickBytes
 }
@@ -79,4 +82,28 @@ func Quick(items []Item) bool {
 // NoSuchTool returns the result of a call of an unknown tool, for the model.
 func NoSuchTool(name string) string {
 	return "There is no tool " + strconv.Quote(name) + ". Call only tools that are listed, by their full names."
+}
+
+// maxStated bounds what it may take to state what is missing of a reply: about 0.1 s, on
+// the goroutine of its exchange, where a model call was lost.
+const maxStated = 2_000_000
+
+// Stating returns the account for that. A nil Turn has none.
+func (t *Turn) Stating() *work.Account {
+	if t == nil {
+		return nil
+	}
+	if part := t.rc.Work.Part(context.Background(), maxStated); part != nil {
+		return part
+	}
+
+	return work.New(context.Background(), 0)
+}
+
+// BeginEvent says that the handling of another event of the reply begins: the checks of texts
+// may take as much again on the goroutine that handles it. A nil Turn has none.
+func (t *Turn) BeginEvent() {
+	if t != nil {
+		t.rc.BeginEvent()
+	}
 }

@@ -9,16 +9,21 @@ import (
 	"slices"
 	"time"
 	"unsafe"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
-// date returns the conversation's date: the day, in UTC, on which its start was
+// conversationDate returns the conversation's date: the day, in UTC, on which its start was
 // first seen. So the prompt of a conversation begins with the same tokens on
 // every day, and the engine's prefix cache remains useful. With an error it
 // returns today.
-func (rc *RequestContext) date(ctx context.Context, in *Input, start conversationStart) (string, error) {
+func conversationDate(
+	ctx context.Context, rc *request.Context, in *request.Input, start conversationStart,
+) (string, error) {
 	switch rc.Model.Date {
-	case "", DateUTC:
-	case DateNone:
+	case "", request.DateUTC:
+	case request.DateNone:
 		return "", nil
 	default:
 		return rc.Model.Date, nil
@@ -61,26 +66,26 @@ type conversationStart struct {
 
 // newConversationStart returns the start of a request's conversation; items are
 // those after before.
-func newConversationStart(in *Input, before *Prefix, items []Item) conversationStart {
+func newConversationStart(in *request.Input, before *Prefix, items []item.Item) conversationStart {
 	var start conversationStart
-	if own := (Item{Kind: Instructions, Text: in.Instructions}); !own.blank() {
-		start = start.with([]Item{own})
+	if own := (item.Item{Kind: item.Instructions, Text: in.Instructions}); !own.Blank() {
+		start = start.with([]item.Item{own})
 	}
 	return start.followed(before.start).with(items)
 }
 
 // with returns the start with the texts of the next items that belong to it.
-func (s conversationStart) with(items []Item) conversationStart {
+func (s conversationStart) with(items []item.Item) conversationStart {
 	// The array may be another conversation's too.
 	s.sums = slices.Clip(s.sums)
 
 	for i := 0; i < len(items) && !s.user; i++ {
-		if kind := items[i].Kind; (kind == Instructions || kind == User) && !items[i].blank() {
+		if kind := items[i].Kind; (kind == item.Instructions || kind == item.User) && !items[i].Blank() {
 			// The text is not copied: it can be long.
 			text := items[i].Text
 			sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))
 			s.sums = append(append(s.sums, byte(kind)), sum[:]...)
-			s.user = kind == User
+			s.user = kind == item.User
 		}
 	}
 	return s

@@ -6,42 +6,18 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// Replies names the reply that a turn belongs to, and the one that its prompt is
-// compared with.
-type Replies struct {
-	// The id of the reply; "": its prompt is neither compared nor remembered.
-	Own string
-	// The id of an earlier reply; "": none is named.
-	Compared string
-}
-
-// Diagnosis says how the prompt of a reply's first turn continues what the engine has
-// been sent before, and whether the engine still had it in its cache.
-type Diagnosis struct {
-	// Compared with the last prompts of its session.
-	Session diagnosis.Finding
-	// Compared with the prompt of the reply that the request names.
-	Reply diagnosis.Finding
-	// Tokens that the engine had in its cache; engine.Unknown if it has not reported them.
-	Cached int
-	// That has answered; "": unknown.
-	Replica string
-}
-
-// Missed returns why the engine had less in its cache than it had been sent before:
-// None if it had not.
-func (d *Diagnosis) Missed() diagnosis.Cause { return d.Session.Missed(d.Cached, d.Replica) }
 
 // diagnosed is a turn's prompt as it is compared and remembered. The zero value is
 // neither.
 type diagnosed struct {
 	// Of the reply's first turn; nil: prompts are not compared.
-	found *Diagnosis
+	found *request.Diagnosis
 	// In that turn, what found points to.
-	first   Diagnosis
+	first   request.Diagnosis
 	session diagnosis.Session
 	reply   string
 	head    diagnosis.Head
@@ -53,7 +29,7 @@ type diagnosed struct {
 }
 
 // diagnose takes the sums of what the turn's prompt begins with.
-func (t *Turn) diagnose(in *Input, head *head, before *Prefix, items []Item, start conversationStart) {
+func (t *Turn) diagnose(in *request.Input, head *head, before *Prefix, items []item.Item, start conversationStart) {
 	rc, compared := &t.rc, &t.diagnosed
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
@@ -110,9 +86,9 @@ func (h *head) addSums(sums *diagnosis.Head, opening opening) {
 }
 
 // storedLast reports whether the last call of the items is one of a choice that is kept.
-func storedLast(items []Item, kept []keptChoice) bool {
+func storedLast(items []item.Item, kept []keptChoice) bool {
 	for i := len(items) - 1; i >= 0 && len(kept) > 0; i-- {
-		if id := items[i].CallID; items[i].Kind == Call {
+		if id := items[i].CallID; items[i].Kind == item.Call {
 			return slices.ContainsFunc(kept, func(c keptChoice) bool { return slices.Contains(c.calls, id) })
 		}
 	}
@@ -152,7 +128,7 @@ func (d *diagnosed) next(same int, prompt []harmony.Token) {
 
 // Diagnosis returns what comparing the prompt of the reply's first turn has found; nil
 // if it is not compared.
-func (t *Turn) Diagnosis() *Diagnosis {
+func (t *Turn) Diagnosis() *request.Diagnosis {
 	if t == nil {
 		return nil
 	}

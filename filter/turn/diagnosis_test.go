@@ -218,7 +218,7 @@ func TestDiagnosisOfPrefix(t *testing.T) {
 	summary := said(User, "summary")
 	summary.Summary = true
 	items := []Item{said(User, "question"), said(Answer, "answer"), summary, said(User, "second"), said(Answer, "answer"), said(User, "third")}
-	before, err := rc.Extend(context.Background(), nil, items[:5])
+	before, err := Extend(context.Background(), rc, nil, items[:5])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestCanonicalSchemas(t *testing.T) {
 	rc.Model = &Model{Canonical: true}
 	deep := functions("f")
 	deep[0].Tools[0].Parameters = []byte(strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000))
-	if _, err := rc.Prepare(context.Background(), &Input{Items: []Item{userHi}, Tools: deep}); err == nil || err.Param != "tools" {
+	if _, err := Prepare(context.Background(), rc, &Input{Items: []Item{userHi}, Tools: deep}); err == nil || err.Param != "tools" {
 		t.Errorf("a schema that nests too deep: %v", err)
 	}
 }

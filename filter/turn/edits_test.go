@@ -340,11 +340,11 @@ func TestEditsAreKept(t *testing.T) {
 			}
 		}
 
-		p, err := rc.Extend(t.Context(), nil, items[:rng.IntN(len(items)+1)])
+		p, err := Extend(t.Context(), rc, nil, items[:rng.IntN(len(items)+1)])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err = rc.Extend(t.Context(), p, items[p.Len():p.Len()+rng.IntN(len(items)-p.Len()+1)]); err != nil {
+		if p, err = Extend(t.Context(), rc, p, items[p.Len():p.Len()+rng.IntN(len(items)-p.Len()+1)]); err != nil {
 			t.Fatal(err)
 		}
 		in.Items = nil

@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// updatesOf reads the updates of a conversation: words, and | where the model says something.
+// updatesOf returns the updates of a conversation: words, and | where the model says something.
 func updatesOf(t testing.TB, words ...string) (u EffortUpdates) {
 	t.Helper()
 	for _, word := range words {
@@ -18,13 +17,7 @@ func updatesOf(t testing.TB, words ...string) (u EffortUpdates) {
 			u.Begin()
 			continue
 		}
-		v, err := jsontext.Parse([]byte(`{"e":"` + word + `"}`))
-		if err == nil {
-			err = u.Read(jsontext.Field{Result: v.Get("e"), Path: "p"})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		u.Set(word)
 	}
 	return u
 }

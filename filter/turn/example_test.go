@@ -21,7 +21,7 @@ func Example() {
 	}
 
 	rc := &turn.RequestContext{Env: env, Model: &turn.Model{}}
-	t, err := rc.Prepare(context.Background(), &turn.Input{
+	t, err := turn.Prepare(context.Background(), rc, &turn.Input{
 		Items: []turn.Item{{Kind: turn.User, Text: "Is it sunny in Oslo?"}},
 		Tools: []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "forecast"}}}},
 	})

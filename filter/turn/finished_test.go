@@ -18,7 +18,7 @@ func splitPrompts(t *testing.T, rng *rand.Rand, rc *RequestContext, in Input, it
 	t.Helper()
 	var p *Prefix
 	for range 1 + rng.IntN(4) {
-		next, err := rc.Extend(t.Context(), p, items[p.Len():p.Len()+rng.IntN(len(items)-p.Len()+1)])
+		next, err := Extend(t.Context(), rc, p, items[p.Len():p.Len()+rng.IntN(len(items)-p.Len()+1)])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestFinishedStepsAreBounded(t *testing.T) {
 		items = append(items, Item{Kind: Call, CallID: id, Name: "f"}, Item{Kind: Result, CallID: id}, Item{Kind: Answer, Text: "a"}, userHi)
 	}
 	rc, _ := exactContext()
-	_, err := rc.insertKept(nil, items, func(names []string) (map[string]string, error) {
+	_, err := insertKept(rc, nil, items, func(names []string) (map[string]string, error) {
 		if len(names) != 2*maxKeptSteps || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "reasoning:") }) {
 			t.Errorf("%d names are read, such as %s", len(names), names[0])
 		}
@@ -117,9 +117,9 @@ func TestFinishedStepsRenewed(t *testing.T) {
 		in := Input{Items: []Item{userHi}, Tools: functions("f")}
 		readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
 		in.Items = []Item{userHi, {Kind: Call, CallID: "call_1", Name: "f", Text: "{}"}, {Kind: Result, CallID: "call_1"}, {Kind: Answer, Text: "a"}, userHi}
-		p, err := rc.Extend(t.Context(), nil, in.Items[:3])
+		p, err := Extend(t.Context(), rc, nil, in.Items[:3])
 		if err == nil {
-			p, err = rc.Extend(t.Context(), p, in.Items[3:4])
+			p, err = Extend(t.Context(), rc, p, in.Items[3:4])
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -143,14 +143,14 @@ func TestFinishedStepsOfOtherHistory(t *testing.T) {
 	in := Input{Items: []Item{userHi}, Tools: functions("f")}
 	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, ` to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>`), engine.FinishStop)
 	items := []Item{userHi, {Kind: Call, CallID: "call_1", Name: "f", Text: `{"a": 1}`}, {Kind: Result, CallID: "call_1"}, {Kind: Answer, Text: "a"}, userHi}
-	p, err := rc.Extend(t.Context(), nil, items[:4])
+	p, err := Extend(t.Context(), rc, nil, items[:4])
 	if err != nil {
 		t.Fatal(err)
 	}
 	in.Items = nil
 	samePrompts(t, rc, in, items, p)
 	samePrompts(t, &canonical, in, items, p)
-	if _, err := canonical.Extend(t.Context(), p, []Item{userHi}); err == nil {
+	if _, err := Extend(t.Context(), &canonical, p, []Item{userHi}); err == nil {
 		t.Error("it is extended")
 	}
 }

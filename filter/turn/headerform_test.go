@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -91,27 +92,27 @@ func TestHeaderForms(t *testing.T) {
 		if begins := slices.Equal(ended[:min(len(ended), len(open))], open); begins == call.Builtin {
 			t.Errorf("%s: after the answer the prompt is\n%s\nbefore it\n%s", header, spell(t, ended), spell(t, open))
 		}
-		if !same || call.Builtin || formOf(call.ID) == 0 {
+		if !same || call.Builtin || item.FormOf(call.ID) == 0 {
 			samePrompt(t, prepare(t, rc, &answered), prepare(t, &canonical, &answered))
 		}
 
 		id := readTokens(t, prepare(t, &canonical, &Input{Items: []Item{userHi}, Tools: in.Tools, Builtins: in.Builtins}), output, engine.FinishStop).calls[0].ID
-		if !isUnmarked(id) || !same && !isUnmarked(call.ID) {
+		if item.FormOf(id) != 0 || !same && item.FormOf(call.ID) != 0 {
 			t.Errorf("%s: the ids are %s and, with a canonical history, %s", header, call.ID, id)
 		}
 
-		p, err := rc.Extend(t.Context(), nil, in.Items)
+		p, err := Extend(t.Context(), rc, nil, in.Items)
 		if err != nil {
 			t.Fatal(err)
 		}
 		samePrompts(t, rc, Input{Tools: in.Tools, Builtins: in.Builtins}, slices.Concat(in.Items, []Item{userHi}), p)
 		samePrompts(t, rc, Input{Tools: in.Tools, Builtins: in.Builtins}, answered.Items, p)
-		if p, err = rc.Extend(t.Context(), p, answered.Items[p.Len():]); err != nil {
+		if p, err = Extend(t.Context(), rc, p, answered.Items[p.Len():]); err != nil {
 			t.Fatal(err)
 		}
 		samePrompts(t, rc, Input{Tools: in.Tools, Builtins: in.Builtins}, answered.Items, p)
 		samePrompts(t, &canonical, Input{Tools: in.Tools, Builtins: in.Builtins}, answered.Items, p)
-		if _, err = canonical.Extend(t.Context(), p, []Item{{Kind: Answer, Text: "a"}}); (err != nil) != (formOf(call.ID) != 0 || len(p.since) > 0) {
+		if _, err = Extend(t.Context(), &canonical, p, []Item{{Kind: Answer, Text: "a"}}); (err != nil) != (item.FormOf(call.ID) != 0 || len(p.since) > 0) {
 			t.Errorf("%s: extended with a canonical history: %v", header, err)
 		}
 	}
@@ -140,41 +141,19 @@ func TestFormsCopyNoItems(t *testing.T) {
 	env.Memory = failingMemory{newMemory()}
 	canonical.Model, failing.Env = &Model{}, &env
 
-	items := slices.Repeat([]Item{{Kind: Call, CallID: "call_" + strings.Repeat("0", randomDigits) + "h", Name: "f"}}, 20_000)
+	items := slices.Repeat([]Item{{Kind: Call, CallID: "call_" + strings.Repeat("0", 32) + "h", Name: "f"}}, 20_000)
 	for _, c := range []struct {
 		name string
 		rc   *RequestContext
 	}{{"without a store", exact}, {"with one that fails", &failing}, {"canonical", &canonical}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = c.rc.withKept(t.Context(), nil, items)
+		_, _ = withKept(t.Context(), c.rc, nil, items)
 		runtime.ReadMemStats(&after)
 		bytes := after.TotalAlloc - before.TotalAlloc
 		size := float64(len(items)) * float64(unsafe.Sizeof(Item{}))
 		if copies := float64(bytes) / size; copies > 0.2 {
 			t.Errorf("%s: the items are copied %.1f times", c.name, copies)
-		}
-	}
-}
-
-// TestFormOf lists ids without a mark.
-func TestFormOf(t *testing.T) {
-	t.Parallel()
-	digits := strings.Repeat("0123456789abcdef", 2)
-	for f := range formCount {
-		if got := formOf(f.withMark("call_" + digits)); got != f {
-			t.Errorf("form %d became %d", f, got)
-		}
-		if got := f.withMark("call_1"); got != "call_1" {
-			t.Errorf("form %d marks %s", f, got)
-		}
-	}
-	for _, id := range []string{
-		"", "h", "call_", "call_h", "call_1h", digits + "h", "call_" + digits, "call_" + digits + "0", "call_" + digits + "g", "call_" + digits + "o",
-		"call_" + digits + "\xff", "call_" + digits + "hh", "call_" + digits[1:] + "h", "call_" + strings.ToUpper(digits) + "h", "toolu_" + digits + "h",
-	} {
-		if f := formOf(id); f != 0 {
-			t.Errorf("%q has the form %d", id, f)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -29,10 +30,10 @@ type heldPart struct {
 	// Of a message to nobody; nil: it has no recipient.
 	header *harmony.Header
 	// If it is no call.
-	kind Kind
+	kind item.Kind
 
 	// unknown is the tool that is called, unless it is several.
-	unknown ToolName
+	unknown item.ToolName
 	// Its text may be the calls of several tools.
 	parallel bool
 	// It is a call with every end.
@@ -55,7 +56,7 @@ const maxHeld = 256 << 10
 
 // hold lets the text of the part wait for its end.
 func (r *Reader) hold(held *heldPart) {
-	held.kind = kindOf(held.header.Channel)
+	held.kind = item.KindOf(held.header.Channel)
 	// The parser uses its header again for the next message.
 	header := *held.header
 	held.header = &header
@@ -68,11 +69,11 @@ func (r *Reader) holds(text []byte) bool {
 	if r.part.held != nil {
 		return true
 	}
-	if r.part.kind != Preamble || r.part.state != partUnseen || r.part.settled || !r.calling() {
+	if r.part.kind != item.Preamble || r.part.state != partUnseen || r.part.settled || !r.calling() {
 		return false
 	}
 
-	held := &heldPart{kind: Preamble}
+	held := &heldPart{kind: item.Preamble}
 	if !held.mayBeObject(text) {
 		return false
 	}
@@ -203,7 +204,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 
 // parallelCall is one of several calls that are made in one.
 type parallelCall struct {
-	tool      ToolName
+	tool      item.ToolName
 	arguments string
 }
 
@@ -221,7 +222,7 @@ func (s *toolset) parallelCalls(text []byte) []parallelCall {
 		// would change what the model wanted.
 		called, found := s.resolve(onlyMember(use, "recipient_name").Str)
 		parameters := onlyMember(use, "parameters")
-		if found != offered && found != respelled || called.isCode() || !parameters.IsObject() ||
+		if found != offered && found != respelled || called.IsCode() || !parameters.IsObject() ||
 			len(calls) == maxParallel {
 			return nil
 		}

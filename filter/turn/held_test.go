@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -134,7 +135,7 @@ func TestParallelExcluded(t *testing.T) {
 		`{"recipient_name":"functions.f","parameters":{"a":1}},{"recipient_name":"functions.g","parameters":{"b":2}},` +
 		`{"recipient_name":"functions.f","parameters":{"c":3}}]}<|call|>`
 	rc, _ := newContext()
-	in := Input{Items: []Item{userHi}, Tools: functions("f", "g"), Choice: Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}}
+	in := Input{Items: []Item{userHi}, Tools: functions("f", "g"), Choice: Choice{Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}}
 	var lines []string
 	r := prepare(t, rc, &in).NewReader(func(e Event) {
 		if e.Call != nil {
@@ -142,7 +143,7 @@ func TestParallelExcluded(t *testing.T) {
 		}
 	})
 	_, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, output), Finish: engine.FinishStop})
-	if err == nil || err.Code != codeViolation || r.Finish() != FinishError {
+	if err == nil || err.Code != codeViolation || r.Finish() != item.FinishError {
 		t.Errorf("%v, ended by %s", err, r.Finish())
 	}
 	if want := []string{"f", `f{"a":1}`, "f"}; !slices.Equal(lines, want) {

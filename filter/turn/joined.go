@@ -8,88 +8,10 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// JoinedTools are tools that join a conversation after its beginning, such as those
-// that a tool search has found. They are an [Item] of the kind [Tools].
-//
-// The item is rendered at its place: as a developer message that has only a section
-// with the tools. What precedes it stays as it is, so that the prompt of turn n+1
-// begins with the tokens of turn n. Where the item is the first of a conversation,
-// its tools stand in the conversation's first developer message, with those of
-// [Input].Tools. From there on the tools are tools of the request like those: calls
-// of them have the client's names, [Choice] can name them, and limits and strict
-// schemas apply to all together. A [Prefix] remembers them.
-//
-// A tool that has joined already, with the same definition, is not rendered again.
-// Another definition replaces the first. Tools of one namespace may join in several
-// items, and beside those of Input.Tools.
-//
-// An API whose clients name found tools by reference, after the output of a search,
-// leaves deferred tools out of Input.Tools and adds such an item, with the tools'
-// definitions, after the [Result] of the search. An API that searches for tools
-// within a reply puts the tools that can be found into [Input].Deferred, which does not
-// render them, and passes an item with those that are found to [Turn.Continue].
-type JoinedTools struct {
-	// With the client's names; plain functions are in FunctionsNamespace.
-	Namespaces []harmony.Namespace
-	// Tools whose arguments must follow their schemas.
-	Strict map[ToolName]bool
-}
-
-// clone returns a copy that has no memory in common; nil for nil.
-func (j *JoinedTools) clone() *JoinedTools {
-	if j == nil {
-		return nil
-	}
-	c := &JoinedTools{Namespaces: cloneNamespaces(j.Namespaces)}
-	for name, strict := range j.Strict {
-		if c.Strict == nil {
-			c.Strict = map[ToolName]bool{}
-		}
-		c.Strict[ToolName{strings.Clone(name.Namespace), strings.Clone(name.Name), name.Builtin}] = strict
-	}
-	return c
-}
-
-func cloneNamespaces(namespaces []harmony.Namespace) []harmony.Namespace {
-	clones := make([]harmony.Namespace, len(namespaces))
-	for i := range namespaces {
-		ns := &namespaces[i]
-		clones[i] = harmony.Namespace{
-			Name: strings.Clone(ns.Name), Description: strings.Clone(ns.Description),
-			Tools: make([]harmony.Tool, len(ns.Tools)),
-		}
-		for k, t := range ns.Tools {
-			clones[i].Tools[k] = harmony.Tool{
-				Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
-				Parameters: bytes.Clone(t.Parameters),
-			}
-		}
-	}
-	return clones
-}
-
-// bytes returns the approximate size of the tools in memory; 0 for nil.
-func (j *JoinedTools) bytes() int {
-	if j == nil {
-		return 0
-	}
-	n := 0
-	for i := range j.Namespaces {
-		ns := &j.Namespaces[i]
-		n += itemOverhead + len(ns.Name) + len(ns.Description)
-		for k := range ns.Tools {
-			t := &ns.Tools[k]
-			n += itemOverhead + len(t.Name) + len(t.Description) + len(t.Parameters)
-		}
-	}
-	for name := range j.Strict {
-		n += itemOverhead + len(name.Namespace) + len(name.Name)
-	}
-	return n
-}
 
 // opening is what a conversation begins with, which stands in the first developer
 // message: tools, and instructions after them.
@@ -100,31 +22,31 @@ type opening struct {
 }
 
 // cutOpening splits the opening from a conversation's items.
-func cutOpening(items []Item) (opening, []Item) {
+func cutOpening(items []item.Item) (opening, []item.Item) {
 	var o opening
-	for len(items) > 0 && (items[0].Kind == Tools || items[0].blank()) {
-		if items[0].Kind == Tools {
+	for len(items) > 0 && (items[0].Kind == item.Tools || items[0].Blank()) {
+		if items[0].Kind == item.Tools {
 			o.tools = append(o.tools, items[0].Tools.Namespaces...)
 		}
 		items = items[1:]
 	}
-	if len(items) > 0 && items[0].Kind == Instructions {
+	if len(items) > 0 && items[0].Kind == item.Instructions {
 		o.instructions, items = items[0].Text, items[1:]
 	}
 	return o, items
 }
 
 // onlyTools reports whether the model is shown nothing but tools of a conversation so far.
-func onlyTools(items []Item) bool {
-	return !slices.ContainsFunc(items, func(i Item) bool { return i.Kind != Tools && !i.blank() })
+func onlyTools(items []item.Item) bool {
+	return !slices.ContainsFunc(items, func(i item.Item) bool { return i.Kind != item.Tools && !i.Blank() })
 }
 
 // joinedIn returns the tools of items after those that joined before.
-func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
+func joinedIn(before []*item.JoinedTools, items []item.Item) []*item.JoinedTools {
 	// Other prefixes have the array too.
 	joined := slices.Clip(before)
 	for i := range items {
-		if items[i].Kind == Tools {
+		if items[i].Kind == item.Tools {
 			joined = append(joined, items[i].Tools)
 		}
 	}
@@ -132,16 +54,16 @@ func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
 }
 
 // knownTools are the definitions of tools that have joined.
-type knownTools map[ToolName]harmony.Tool
+type knownTools map[item.ToolName]harmony.Tool
 
 // add adds tools, and returns those that were not known with this definition.
-func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
+func (k knownTools) add(joined *item.JoinedTools) []harmony.Namespace {
 	var added []harmony.Namespace
 	for i := range joined.Namespaces {
 		ns := &joined.Namespaces[i]
 		next := harmony.Namespace{Name: ns.Name, Description: ns.Description}
 		for _, t := range ns.Tools {
-			name := ToolName{Namespace: ns.Name, Name: t.Name}
+			name := item.ToolName{Namespace: ns.Name, Name: t.Name}
 			// What the model has been shown is not shown again.
 			if old, ok := k[name]; ok && old.Description == t.Description && bytes.Equal(old.Parameters, t.Parameters) {
 				continue
@@ -158,7 +80,7 @@ func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
 
 // toolsMessage returns the message of tools that join; false if the model has them
 // all.
-func (k knownTools) message(joined *JoinedTools) (harmony.Message, bool) {
+func (k knownTools) message(joined *item.JoinedTools) (harmony.Message, bool) {
 	added := inModelNames(nil, k.add(joined))
 	content := &harmony.DeveloperContent{Tools: added}
 	return harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{content}}, len(added) > 0
@@ -172,7 +94,7 @@ func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
 	merged := map[string]*mergedSpace{}
 	for i := range namespaces {
 		ns := &namespaces[i]
-		name := modelNamespace(ns.Name)
+		name := item.ModelNamespace(ns.Name)
 		space := merged[name]
 		if space == nil {
 			at := slices.IndexFunc(dst, func(n harmony.Namespace) bool { return n.Name == name })
@@ -184,7 +106,7 @@ func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
 		}
 
 		for _, t := range ns.Tools {
-			t.Name = ModelName(t.Name)
+			t.Name = item.ModelName(t.Name)
 			space.put(t)
 		}
 	}
@@ -225,16 +147,18 @@ func (m *mergedSpace) put(t harmony.Tool) {
 
 // newRequestToolset returns the toolset of a request: its own tools, those that join
 // in the conversation, and those that are deferred.
-func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []Item) (*toolset, *apierror.Error) {
+func newRequestToolset(
+	rc *request.Context, in *request.Input, before *Prefix, items []item.Item,
+) (*toolset, *apierror.Error) {
 	set, err := newToolset(in.Tools, in.Builtins, rc.Limits)
-	if err == nil && rc.Model.ToolArguments == ArgumentsRetry {
+	if err == nil && rc.Model.ToolArguments == request.ArgumentsRetry {
 		set.keepSchemas()
 	}
 	if err != nil {
 		return nil, err
 	}
 	set.asIs, set.enforced, set.withdrawn = in.AsIs, in.Strict, in.Withdrawn
-	if err := rc.roomForSchemas(in.Tools); err != nil {
+	if err := request.RoomForSchemas(rc, in.Tools); err != nil {
 		return nil, err
 	}
 
@@ -243,9 +167,9 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 		return set, nil
 	}
 
-	set.strict = map[ToolName]bool{}
+	set.strict = map[item.ToolName]bool{}
 	set.joined = &joinedSet{at: map[string]int{}}
-	if err := rc.spendJoins(joined, 1); err != nil {
+	if err := spendJoins(rc, joined, 1); err != nil {
 		return nil, err
 	}
 
@@ -257,7 +181,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 		if err := set.join(j.Namespaces, rc.Limits); err != nil {
 			return nil, err
 		}
-		if err := rc.roomForSchemas(j.Namespaces); err != nil {
+		if err := request.RoomForSchemas(rc, j.Namespaces); err != nil {
 			return nil, err
 		}
 		maps.Copy(set.strict, j.Strict)
@@ -270,7 +194,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 const joinSteps = 20
 
 // spendJoins takes the steps of having tools join so many times.
-func (rc *RequestContext) spendJoins(joined []*JoinedTools, times int) *apierror.Error {
+func spendJoins(rc *request.Context, joined []*item.JoinedTools, times int) *apierror.Error {
 	n := 0
 	for _, j := range joined {
 		for i := range j.Namespaces {
@@ -298,14 +222,14 @@ type joinedTool struct {
 }
 
 // join adds the tools of namespaces, or replaces their definitions.
-func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
+func (s *toolset) join(namespaces []harmony.Namespace, limits request.Limits) *apierror.Error {
 	for i := range namespaces {
 		for _, t := range namespaces[i].Tools {
 			if err := limits.CheckTool(t); err != nil {
 				return err
 			}
 
-			name := ToolName{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}
+			name := item.ToolName{Namespace: strings.Clone(namespaces[i].Name), Name: strings.Clone(t.Name)}
 			if err := s.joinTool(name, t.Parameters); err != nil {
 				return err
 			}
@@ -318,8 +242,8 @@ func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.
 	return nil
 }
 
-func (s *toolset) joinTool(client ToolName, parameters json.RawMessage) *apierror.Error {
-	recipient := recipient(client)
+func (s *toolset) joinTool(client item.ToolName, parameters json.RawMessage) *apierror.Error {
+	recipient := item.Recipient(client)
 	known, replaces := s.byRecipient[recipient]
 	if replaces && known != client {
 		return sameNames([]string{client.Name})
@@ -339,16 +263,16 @@ func (s *toolset) joinTool(client ToolName, parameters json.RawMessage) *apierro
 
 	// A tool that nobody had joins all tables by which calls find their tools.
 	s.byRecipient[recipient] = client
-	name := ModelName(client.Name)
+	name := item.ModelName(client.Name)
 	// The client's own tools take precedence over built-in ones.
-	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t ToolName) bool { return t.Builtin })
+	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t item.ToolName) bool { return t.Builtin })
 	s.byName[name] = append(own, client)
 	s.spellings = nil
 	return nil
 }
 
 // isStrict reports whether the arguments of a tool must follow its schema.
-func (s *toolset) isStrict(in *Input, name ToolName) bool {
+func (s *toolset) isStrict(in *request.Input, name item.ToolName) bool {
 	if strict, joined := s.strict[name]; joined {
 		return strict
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -104,12 +106,12 @@ func TestCallsOfJoinedTools(t *testing.T) {
 	read("in the request", prepare(t, rc, &Input{Tools: functions("tool_search"), Items: items}))
 
 	rc, _ = newContext()
-	before, err := rc.Extend(context.Background(), nil, items)
+	before, err := Extend(context.Background(), rc, nil, items)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if none, err := rc.Extend(context.Background(), nil, items[:4]); err != nil || before.Bytes() <= none.Bytes() {
+	if none, err := Extend(context.Background(), rc, nil, items[:4]); err != nil || before.Bytes() <= none.Bytes() {
 		t.Errorf("the tools take no memory: %d bytes, %v", before.Bytes(), err)
 	}
 
@@ -144,12 +146,12 @@ func TestJoinedToolsEnforced(t *testing.T) {
 	in := Input{Tools: functions("f"), Items: []Item{userHi, item, userHi}, Choice: Choice{Allowed: []ToolName{name}}}
 	spec := func() constraint.Spec {
 		t.Helper()
-		tools, err := rc.newRequestToolset(&in, &Prefix{}, in.Items)
+		tools, err := newRequestToolset(rc, &in, &Prefix{}, in.Items)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		spec, err := (&RequestContext{}).newSpec(&in, in.Choice, tools)
+		spec, err := newSpec(&RequestContext{}, &in, in.Choice, tools)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,14 +215,14 @@ func TestJoinedToolsBounded(t *testing.T) {
 	few.Tools, shallow.SchemaDepth = 2, 4
 
 	for name, c := range map[string]struct {
-		limits   Limits
+		limits   request.Limits
 		builtins []harmony.Namespace
 		items    []Item
 		want     string
 	}{
 		"too many":              {few, nil, []Item{found("a"), found("b")}, "more than 2 tools"},
 		"too deep":              {shallow, nil, []Item{deep}, "nest more than 4 levels"},
-		"a long name":           {few, nil, []Item{found(strings.Repeat("x", maxNameBytes+1))}, "longer than 256 bytes"},
+		"a long name":           {few, nil, []Item{found(strings.Repeat("x", item.MaxNameBytes+1))}, "longer than 256 bytes"},
 		"the same name":         {few, nil, []Item{found("read"), same}, `Two tools have the name "read"`},
 		"twice the same":        {few, nil, []Item{found("read"), found("read")}, ""},
 		"the request's own":     {few, nil, []Item{own}, ""},
@@ -228,7 +230,7 @@ func TestJoinedToolsBounded(t *testing.T) {
 	} {
 		rc, _ := newContext()
 		rc.Limits = c.limits
-		_, err := rc.Prepare(context.Background(), &Input{Tools: functions("f"), Builtins: c.builtins, Items: append([]Item{userHi}, c.items...)})
+		_, err := Prepare(context.Background(), rc, &Input{Tools: functions("f"), Builtins: c.builtins, Items: append([]Item{userHi}, c.items...)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Message, c.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -274,7 +276,7 @@ func TestWithdrawnTools(t *testing.T) {
 	gone := map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}
 	spec := func(in Input) (constraint.Format, error) {
 		in.Tools, in.Items = functions("f", "g"), []Item{userHi}
-		turn, err := rc.Prepare(context.Background(), &in)
+		turn, err := Prepare(context.Background(), rc, &in)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
 // How long a request waits for the store before it goes on without the texts
@@ -26,7 +28,7 @@ const maxKept = 1 << 20
 // ended in tool calls, the reasoning that led to them, for clients that do not send
 // it back, and what the model wrote, so that prompts can begin with it.
 type Keep struct {
-	memory Memory
+	memory request.Memory
 	tenant string
 	// By name.
 	texts map[string]string
@@ -39,8 +41,8 @@ type Keep struct {
 
 // newKeep returns the job for one choice; nil if there is nothing to keep. The texts are kept
 // once, under the id of the first call; the names of the other calls refer to that id.
-func (rc *RequestContext) newKeep(calls []*CalledTool, reasoning string, choice *writtenChoice) *Keep {
-	exact := rc.Model.History == HistoryExact && (choice != nil || reasoning != "")
+func newKeep(rc *request.Context, calls []*item.CalledTool, reasoning string, choice *writtenChoice) *Keep {
+	exact := rc.Model.History == request.HistoryExact && (choice != nil || reasoning != "")
 	if reasoning == "" && !exact {
 		return nil
 	}
@@ -66,8 +68,8 @@ func (rc *RequestContext) newKeep(calls []*CalledTool, reasoning string, choice 
 }
 
 // KeepResults returns the job for what tools that ran here have returned, by the ids of their calls,
-// as [RequestContext.KeptResults] is going to return it; nil if there is nothing to keep.
-func (rc *RequestContext) KeepResults(results map[string]string) *Keep {
+// as [KeptResults] is going to return it; nil if there is nothing to keep.
+func KeepResults(rc *request.Context, results map[string]string) *Keep {
 	keep := &Keep{memory: rc.Memory, tenant: rc.Tenant, texts: map[string]string{}}
 	for id, result := range results {
 		if len(result) <= maxKept {
@@ -87,8 +89,8 @@ const resultsTogether = 16
 // KeptResults calls take with what is kept of these calls, by their ids, some after the others. It takes
 // at most a second, and goes on without what the store does not return by then. The error is that of
 // take.
-func (rc *RequestContext) KeptResults(
-	ctx context.Context, calls []string, take func(call, result string) *apierror.Error,
+func KeptResults(
+	ctx context.Context, rc *request.Context, calls []string, take func(call, result string) *apierror.Error,
 ) *apierror.Error {
 	if rc.Memory == nil {
 		return nil
@@ -119,7 +121,7 @@ func (rc *RequestContext) KeptResults(
 	return nil
 }
 
-func callIDs(calls []*CalledTool) []string {
+func callIDs(calls []*item.CalledTool) []string {
 	ids := make([]string, len(calls))
 	for i, call := range calls {
 		ids[i] = call.ID
@@ -221,9 +223,9 @@ func (c *keptChoice) names() []string {
 
 // bytes returns the approximate size of the choice in memory.
 func (c *keptChoice) bytes() int {
-	n := itemOverhead + len(c.name)
+	n := item.Overhead + len(c.name)
 	for _, id := range c.calls {
-		n += itemOverhead + len(id)
+		n += item.Overhead + len(id)
 	}
 	return n
 }
@@ -231,7 +233,7 @@ func (c *keptChoice) bytes() int {
 // dueOf returns the choices that are to be kept on, the oldest first: none before one of them has
 // half of its time behind it, and then all that have a quarter, so that those of a long turn are
 // renewed together, and not one with each reply.
-func (rc *RequestContext) dueOf(choices []keptChoice) []keptChoice {
+func dueOf(rc *request.Context, choices []keptChoice) []keptChoice {
 	if rc.KeptTTL <= 0 || len(choices) == 0 {
 		return nil
 	}

@@ -4,14 +4,9 @@ import (
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// Logprob is a token of an answer's text with its log probability.
-type Logprob struct {
-	Token harmony.Token
-	engine.Logprob
-}
 
 // pendingLogprobs holds the tokens of an answer whose text has not been emitted
 // yet. Text is held back while it may begin a stop string or a character is
@@ -19,14 +14,14 @@ type Logprob struct {
 type pendingLogprobs struct {
 	// Of the token being read; nil if none was asked for.
 	next *engine.Logprob
-	held []Logprob
+	held []item.Logprob
 	// Of the tokens in the answer's text.
 	offsets []int
 	// Bytes of the answer's text so far.
 	read int
 	// Of these, the emitted ones.
 	shown   int
-	emitted []Logprob
+	emitted []item.Logprob
 }
 
 // add takes the token being read, before its text.
@@ -34,12 +29,12 @@ func (l *pendingLogprobs) add(token harmony.Token) {
 	p := *l.next
 	// The engine's chunk may be gone before the text is emitted.
 	p.Top = slices.Clone(p.Top)
-	l.held, l.offsets = append(l.held, Logprob{token, p}), append(l.offsets, l.read)
+	l.held, l.offsets = append(l.held, item.Logprob{Token: token, Logprob: p}), append(l.offsets, l.read)
 }
 
 // show takes n more bytes of text that are emitted and returns the tokens that
 // begin in them. The result is valid until the next call.
-func (l *pendingLogprobs) show(n int) []Logprob {
+func (l *pendingLogprobs) show(n int) []item.Logprob {
 	l.shown += n
 	i := 0
 	for i < len(l.offsets) && l.offsets[i] < l.shown {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -27,7 +28,7 @@ func LogprobsTooLarge(param, limit string) *apierror.Error {
 // AppendLogprobs appends OpenAI's entry {"token","logprob","bytes","top_logprobs"} for
 // each token, followed by a comma. Control tokens among the most likely tokens are
 // left out: no client may see them.
-func AppendLogprobs(dst []byte, logprobs []Logprob) []byte {
+func AppendLogprobs(dst []byte, logprobs []item.Logprob) []byte {
 	for i := range logprobs {
 		p := &logprobs[i]
 		dst = appendTokenLogprob(dst, p.Token, p.Value)

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -12,7 +14,7 @@ type sentStep struct {
 	reasoning []string
 	preambles []string
 	// Those that have come, by id.
-	calls map[string]*Item
+	calls map[string]*item.Item
 	// How many results of these have come.
 	answered int
 }
@@ -21,36 +23,36 @@ type sentStep struct {
 // results of its calls after them, and where they end. It returns nil unless they mean the same:
 // nothing that a client has changed is undone. open reports that the items end before all calls of
 // the choice have come.
-func (rc *RequestContext) asWritten(
-	items []Item, begin int, choice *writtenChoice,
-) (same []Item, end int, open bool) {
+func asWritten(
+	rc *request.Context, items []item.Item, begin int, choice *writtenChoice,
+) (same []item.Item, end int, open bool) {
 	if choice.messages == nil {
 		return nil, 0, false
 	}
 
 	// Where calls have results between them, the items of one choice are looked at by many steps.
 	sent, results, end := sentOf(items, begin, choice)
-	if !rc.takes(end - begin) {
+	if !takesWork(rc, end-begin) {
 		return nil, 0, false
 	}
 	if sent.answered < len(choice.calls) {
 		return nil, 0, end == len(items)
 	}
-	if !rc.affordsComparison(items[begin:end], choice) || !sent.means(choice) {
+	if !affordsComparison(rc, items[begin:end], choice) || !sent.means(choice) {
 		return nil, 0, false
 	}
 
-	same = make([]Item, 0, len(choice.messages)+len(results))
+	same = make([]item.Item, 0, len(choice.messages)+len(results))
 	next := 0
 	for i := range choice.messages {
 		m := &choice.messages[i]
-		item := Item{Kind: kindOf(m.Channel)}
+		it := item.Item{Kind: item.KindOf(m.Channel)}
 		if m.Recipient != "" {
-			item = *sent.calls[choice.calls[next]]
+			it = *sent.calls[choice.calls[next]]
 			next++
 		}
-		item.Written = m
-		same = append(same, item)
+		it.Written = m
+		same = append(same, it)
 	}
 	return append(same, results...), end, false
 }
@@ -59,30 +61,30 @@ func (rc *RequestContext) asWritten(
 // the results, with tools that join between them, and the index after it. It ends early at anything
 // else. All results must follow: where calls of one tool are put into the model's order, their results
 // are put into the same, and those that come later could not be.
-func sentOf(items []Item, begin int, choice *writtenChoice) (s sentStep, results []Item, end int) {
-	s.calls = map[string]*Item{}
+func sentOf(items []item.Item, begin int, choice *writtenChoice) (s sentStep, results []item.Item, end int) {
+	s.calls = map[string]*item.Item{}
 	for end = begin; end < len(items) && s.answered < len(choice.calls); end++ {
-		item := &items[end]
-		switch item.Kind {
+		it := &items[end]
+		switch it.Kind {
 		// Of an empty text the model would see nothing.
-		case Reasoning, Preamble:
-			s.say(item)
-		case Call:
-			if !choice.ids[item.CallID] || s.calls[item.CallID] != nil {
+		case item.Reasoning, item.Preamble:
+			s.say(it)
+		case item.Call:
+			if !choice.ids[it.CallID] || s.calls[it.CallID] != nil {
 				return s, results, end
 			}
-			s.calls[item.CallID] = item
-		case Result:
-			if s.calls[item.CallID] == nil {
+			s.calls[it.CallID] = it
+		case item.Result:
+			if s.calls[it.CallID] == nil {
 				return s, results, end
 			}
 			s.answered++
-			results = append(results, *item)
-		case Tools:
+			results = append(results, *it)
+		case item.Tools:
 			if len(s.calls) < len(choice.calls) {
 				return s, results, end
 			}
-			results = append(results, *item)
+			results = append(results, *it)
 		default:
 			return s, results, end
 		}
@@ -90,13 +92,13 @@ func sentOf(items []Item, begin int, choice *writtenChoice) (s sentStep, results
 	return s, results, end
 }
 
-func (s *sentStep) say(item *Item) {
+func (s *sentStep) say(it *item.Item) {
 	switch {
-	case item.blank():
-	case item.Kind == Reasoning:
-		s.reasoning = append(s.reasoning, item.Text)
+	case it.Blank():
+	case it.Kind == item.Reasoning:
+		s.reasoning = append(s.reasoning, it.Text)
 	default:
-		s.preambles = append(s.preambles, item.Text)
+		s.preambles = append(s.preambles, it.Text)
 	}
 }
 
@@ -115,7 +117,7 @@ func (s *sentStep) means(choice *writtenChoice) bool {
 				return false
 			}
 			next++
-		case kindOf(m.Channel) == Reasoning:
+		case item.KindOf(m.Channel) == item.Reasoning:
 			reasoning = append(reasoning, text)
 		default:
 			preambles = append(preambles, text)
@@ -127,15 +129,15 @@ func (s *sentStep) means(choice *writtenChoice) bool {
 }
 
 // sameCall reports whether a call that was sent is the one of a message.
-func sameCall(sent *Item, m *harmony.Message, text string) bool {
+func sameCall(sent *item.Item, m *harmony.Message, text string) bool {
 	switch {
-	case !calls(m, sent.tool()):
+	case !item.Calls(m, sent.Tool()):
 		return false
 	// Most clients send arguments back as they are.
 	case sent.Text == text:
 		return true
 	}
-	return !sent.tool().isCode() && jsontext.Same(shownArguments(sent), text)
+	return !sent.Tool().IsCode() && jsontext.Same(item.ShownArguments(sent), text)
 }
 
 // sameTexts reports whether texts are the same except for white space around them. A client, and
@@ -167,7 +169,7 @@ const comparedBytes = 8
 
 // affordsComparison takes the work of comparing a step. Without it the step is rendered as the
 // client has sent it.
-func (rc *RequestContext) affordsComparison(sent []Item, choice *writtenChoice) bool {
+func affordsComparison(rc *request.Context, sent []item.Item, choice *writtenChoice) bool {
 	size := 0
 	for i := range sent {
 		if sent[i].Kind.OfModel() {
@@ -177,10 +179,10 @@ func (rc *RequestContext) affordsComparison(sent []Item, choice *writtenChoice) 
 	for i := range choice.messages {
 		size += len(choice.messages[i].Content[0].(harmony.Text))
 	}
-	return rc.takes(size/comparedBytes + 1)
+	return takesWork(rc, size/comparedBytes+1)
 }
 
-// takes takes steps of work if there are that many left.
-func (rc *RequestContext) takes(steps int) bool {
+// takesWork takes steps of work if there are that many left.
+func takesWork(rc *request.Context, steps int) bool {
 	return rc.Work.Affords(steps) && rc.Work.Spend(steps) == nil
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 )
 
 // afterCalls returns the items with each result after its call, before texts of the user
@@ -11,7 +13,7 @@ import (
 // the user's message before the outputs of tools. The model has been trained on results that
 // follow their calls. Other calls and results between them stay as they are, unless the model would read
 // a result as that of another call, and a summary is never passed. The items are not changed.
-func afterCalls(items []Item) []Item {
+func afterCalls(items []item.Item) []item.Item {
 	moved, places := misplaced(items)
 	items = move(items, moved, places)
 	moved, places = overtaken(items)
@@ -19,12 +21,12 @@ func afterCalls(items []Item) []Item {
 }
 
 // move returns the items with those that are moved before the items of their places.
-func move(items []Item, moved map[int]bool, places map[int][]int) []Item {
+func move(items []item.Item, moved map[int]bool, places map[int][]int) []item.Item {
 	if len(moved) == 0 {
 		return items
 	}
 
-	ordered := make([]Item, 0, len(items))
+	ordered := make([]item.Item, 0, len(items))
 	for i := range items {
 		for _, result := range places[i] {
 			ordered = append(ordered, items[result])
@@ -39,7 +41,7 @@ func move(items []Item, moved map[int]bool, places map[int][]int) []Item {
 // firstOpen returns the index of the first call whose result has not come, or follows such a call;
 // the number of items if there is none. The result may move before texts that follow the call, and
 // before other results.
-func firstOpen(items []Item) int {
+func firstOpen(items []item.Item) int {
 	// Those that are open, by id.
 	calls := map[string]int{}
 	// The others, with their results.
@@ -48,14 +50,14 @@ func firstOpen(items []Item) int {
 	// A summary replaces what is before it: no result of those calls moves before it.
 	for i := range items {
 		switch items[i].Kind {
-		case Call:
+		case item.Call:
 			calls[items[i].CallID] = i
-		case Result:
+		case item.Result:
 			if call, ok := calls[items[i].CallID]; ok {
 				closed = append(closed, closedCall{call, i})
 				delete(calls, items[i].CallID)
 			}
-		case User, Instructions:
+		case item.User, item.Instructions:
 			if items[i].Summary {
 				clear(calls)
 			}
@@ -78,7 +80,7 @@ type closedCall struct{ call, result int }
 
 // misplaced returns the results that do not follow their calls, and before which items they
 // belong: the first text after the call.
-func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
+func misplaced(items []item.Item) (moved map[int]bool, places map[int][]int) {
 	// By the id of a call: the first text after it, -1: there is none.
 	waiting := map[string]int{}
 	// The calls after which no text has come.
@@ -88,10 +90,10 @@ func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
 	// calls that have none yet.
 	for i := range items {
 		switch items[i].Kind {
-		case Call:
+		case item.Call:
 			waiting[items[i].CallID] = -1
 			recent = append(recent, items[i].CallID)
-		case Result:
+		case item.Result:
 			place, known := waiting[items[i].CallID]
 			if !known || place < 0 {
 				continue
@@ -101,7 +103,7 @@ func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
 			}
 			moved[i] = true
 			places[place] = append(places[place], i)
-		case User, Instructions:
+		case item.User, item.Instructions:
 			if items[i].Summary {
 				clear(waiting)
 				recent = nil
@@ -120,20 +122,20 @@ func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
 
 // interleaved reports whether something else than results follows a result while calls wait for theirs.
 // Hardly any conversation has that.
-func interleaved(items []Item) bool {
+func interleaved(items []item.Item) bool {
 	open, answered := 0, false
 	for i := range items {
 		switch items[i].Kind {
-		case Result:
+		case item.Result:
 			open--
 			answered = true
-		case Tools:
+		case item.Tools:
 		default:
 			if answered && open > 0 {
 				return true
 			}
 			answered = false
-			if items[i].Kind == Call {
+			if items[i].Kind == item.Call {
 				open++
 			}
 		}
@@ -152,7 +154,7 @@ type pairedCall struct {
 // overtaken returns the results that come after further calls, though a result of a later call of the same
 // tool has come before those: the model would read that one as theirs. Their places are after the results
 // that it stands among, which [inCallOrder] orders.
-func overtaken(items []Item) (moved map[int]bool, places map[int][]int) {
+func overtaken(items []item.Item) (moved map[int]bool, places map[int][]int) {
 	if !interleaved(items) {
 		return nil, nil
 	}
@@ -163,14 +165,14 @@ func overtaken(items []Item) (moved map[int]bool, places map[int][]int) {
 	open := map[string][]*pairedCall{}
 	end := 0
 	for i := range items {
-		for end = max(end, i); end < len(items) && (items[end].Kind == Result || items[end].Kind == Tools); {
+		for end = max(end, i); end < len(items) && (items[end].Kind == item.Result || items[end].Kind == item.Tools); {
 			end++
 		}
 		call := paired[i]
 		switch {
 		case call == nil || call.over:
 			continue
-		case items[i].Kind == Call:
+		case items[i].Kind == item.Call:
 			open[call.tool] = append(open[call.tool], call)
 			continue
 		}
@@ -190,21 +192,21 @@ func overtaken(items []Item) (moved map[int]bool, places map[int][]int) {
 }
 
 // pairedCalls returns the calls that have a result, by their own index and by that of the result.
-func pairedCalls(items []Item) map[int]*pairedCall {
+func pairedCalls(items []item.Item) map[int]*pairedCall {
 	paired, waiting := map[int]*pairedCall{}, map[string]int{}
 	for i := range items {
-		switch item := &items[i]; item.Kind {
-		case Call:
-			waiting[item.CallID] = i
-		case Result:
-			if call, ok := waiting[item.CallID]; ok {
-				delete(waiting, item.CallID)
-				paired[i] = &pairedCall{tool: recipient(items[call].tool()), result: i}
+		switch it := &items[i]; it.Kind {
+		case item.Call:
+			waiting[it.CallID] = i
+		case item.Result:
+			if call, ok := waiting[it.CallID]; ok {
+				delete(waiting, it.CallID)
+				paired[i] = &pairedCall{tool: item.Recipient(items[call].Tool()), result: i}
 				paired[call] = paired[i]
 			}
-		case User, Instructions:
+		case item.User, item.Instructions:
 			// No result passes a summary.
-			if item.Summary {
+			if it.Summary {
 				clear(waiting)
 			}
 		}
@@ -226,11 +228,11 @@ type placedResult struct {
 // that the model reads the first result of a tool as that of the tool's first call. Results of no call
 // stay where they are, and so does the order of different tools: engines have these prompts in their
 // caches. The items are not changed.
-func inCallOrder(items []Item, callees map[string]callee) []Item {
+func inCallOrder(items []item.Item, callees map[string]item.Callee) []item.Item {
 	ordered, last, end := true, math.MinInt, 0
-	for ; end < len(items) && (items[end].Kind == Result || items[end].Kind == Tools); end++ {
-		if by, known := callees[items[end].CallID]; known && items[end].Kind == Result {
-			ordered, last = ordered && last < by.at, by.at
+	for ; end < len(items) && (items[end].Kind == item.Result || items[end].Kind == item.Tools); end++ {
+		if by, known := callees[items[end].CallID]; known && items[end].Kind == item.Result {
+			ordered, last = ordered && last < by.At, by.At
 		}
 	}
 	results := items[:end]
@@ -242,8 +244,8 @@ func inCallOrder(items []Item, callees map[string]callee) []Item {
 	var room [2][8]placedResult
 	places := room[0][:0]
 	for i := range results {
-		if by, known := callees[results[i].CallID]; known && results[i].Kind == Result {
-			places = append(places, placedResult{by.recipient, by.at, i})
+		if by, known := callees[results[i].CallID]; known && results[i].Kind == item.Result {
+			places = append(places, placedResult{by.Recipient, by.At, i})
 		}
 	}
 	moved := append(room[1][:0], places...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -59,7 +60,7 @@ func TestBehindCalls(t *testing.T) {
 // earlier one of the same step is.
 func TestOpenCalls(t *testing.T) {
 	rc, _ := newContext()
-	before, err := rc.Extend(context.Background(), nil, []Item{
+	before, err := Extend(context.Background(), rc, nil, []Item{
 		userHi, {Kind: Call, CallID: "a", Name: "f"}, {Kind: Call, CallID: "b", Name: "f"}, {Kind: Result, CallID: "b", Text: "x"},
 	})
 	if err != nil {
@@ -189,7 +190,7 @@ func texts(items []Item) string {
 
 // TestInCallOrderAllocates shows that nothing is allocated for results that stay where they are.
 func TestInCallOrderAllocates(t *testing.T) {
-	callees := map[string]callee{"1": {recipient: "f", at: 0}, "2": {recipient: "f", at: 1}, "3": {recipient: "g", at: 2}}
+	callees := map[string]item.Callee{"1": {Recipient: "f", At: 0}, "2": {Recipient: "f", At: 1}, "3": {Recipient: "g", At: 2}}
 	for _, order := range []string{"123", "132", "312"} {
 		var items []Item
 		for _, id := range order {

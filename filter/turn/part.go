@@ -2,20 +2,21 @@ package turn
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // part is the message that is being read.
 type part struct {
 	// 0 between messages.
-	kind Kind
+	kind item.Kind
 	// Its text waits for the end of the message; nil: it does not.
 	held *heldPart
 	// Its text has waited.
 	settled bool
 	state   partState
 	// Of a call that is not withheld.
-	call *CalledTool
+	call *item.CalledTool
 	// It is a call that is not emitted.
 	withheld bool
 	// Of a call's arguments; nil: they are passed on as they are.
@@ -45,9 +46,9 @@ func (r *Reader) count() {
 	r.part.counted += n
 	switch r.part.kind {
 	case 0:
-	case Reasoning:
+	case item.Reasoning:
 		r.counts.Reasoning += n
-	case Call:
+	case item.Call:
 		r.counts.Call += n
 	default:
 		r.counts.Text += n
@@ -83,14 +84,14 @@ func (r *Reader) beginPart(header *harmony.Header) {
 
 	switch {
 	case found == noRecipient:
-		r.part.kind = kindOf(header.Channel)
+		r.part.kind = item.KindOf(header.Channel)
 	// Where calls are withheld, nobody would execute it: a doubtful one is a text.
 	case found == unsure && !r.calling():
-		r.part.kind = kindOf(header.Channel)
+		r.part.kind = item.KindOf(header.Channel)
 		r.repaired(repairRecipient)
 	// Its text is kept: it may be all that the model says.
 	case !r.calling():
-		r.part.kind, r.part.withheld = Call, true
+		r.part.kind, r.part.withheld = item.Call, true
 		r.repaired(repairWithheld)
 	// Whether it is a call tells its end.
 	case found == unsure:
@@ -98,7 +99,7 @@ func (r *Reader) beginPart(header *harmony.Header) {
 	// No tool is offered, and the reply has another turn in which the model is told.
 	case r.toolless():
 		recipient, _ := writtenRecipient(header)
-		r.beginCall(ToolName{Name: unknownName(recipient)}, unknown, header.ContentType)
+		r.beginCall(item.ToolName{Name: unknownName(recipient)}, unknown, header.ContentType)
 	case found == unknown && isParallel(header.Recipient):
 		r.hold(&heldPart{header: header, unknown: called, parallel: true, sure: true})
 	default:
@@ -107,7 +108,7 @@ func (r *Reader) beginPart(header *harmony.Header) {
 }
 
 // beginCall begins a part that is a call. Its content type is as in the header.
-func (r *Reader) beginCall(called ToolName, found address, contentType string) {
+func (r *Reader) beginCall(called item.ToolName, found address, contentType string) {
 	switch found {
 	case respelled:
 		r.repaired(repairRecipient)
@@ -115,7 +116,7 @@ func (r *Reader) beginCall(called ToolName, found address, contentType string) {
 		r.repaired(repairUnknown)
 	}
 
-	r.part.kind = Call
+	r.part.kind = item.Call
 
 	// The name alone breaks the choice of tools: neither a stream nor an object has anything of
 	// such a call, and the output that the client waits for cannot come any more.
@@ -125,7 +126,7 @@ func (r *Reader) beginCall(called ToolName, found address, contentType string) {
 		return
 	}
 
-	call := &CalledTool{
+	call := &item.CalledTool{
 		Index: len(r.calls), ID: r.newCallID(called, found),
 		Namespace: called.Namespace, Name: called.Name, Builtin: called.Builtin,
 	}
@@ -137,17 +138,6 @@ func (r *Reader) beginCall(called ToolName, found address, contentType string) {
 
 	r.calls = append(r.calls, call)
 	r.start()
-}
-
-// kindOf returns the kind of a message without a recipient.
-func kindOf(channel string) Kind {
-	switch channel {
-	case harmony.ChannelAnalysis:
-		return Reasoning
-	case harmony.ChannelCommentary:
-		return Preamble
-	}
-	return Answer
 }
 
 // calling reports whether calls are emitted, and not withheld.
@@ -170,7 +160,7 @@ func (r *Reader) text(piece []byte) {
 		if !r.shown {
 			r.withheld = append(r.withheld, piece...)
 		}
-	case r.part.kind == Answer:
+	case r.part.kind == item.Answer:
 		r.logprobs.read += len(piece)
 		// Stop strings end answers alone: reasoning and calls may have them.
 		show, hit := r.stops.push(piece, r.turn.keepStop)
@@ -181,7 +171,7 @@ func (r *Reader) text(piece []byte) {
 		}
 	default:
 		// Reasoning is kept for the calls that it leads to: without tools there are none.
-		if r.part.kind == Reasoning && r.keeps && (!r.toolless() || r.corrected) {
+		if r.part.kind == item.Reasoning && r.keeps && (!r.toolless() || r.corrected) {
 			r.reasoning.add(piece, r.part.state == partUnseen)
 		}
 		if r.part.repairer != nil {
@@ -203,8 +193,8 @@ func (r *Reader) delta(piece []byte) {
 		r.verified.text = append(r.verified.text, piece...)
 	}
 
-	e := Event{Step: Delta, Kind: r.part.kind, Text: piece, Call: r.part.call}
-	if r.part.kind == Answer {
+	e := item.Event{Step: item.Delta, Kind: r.part.kind, Text: piece, Call: r.part.call}
+	if r.part.kind == item.Answer {
 		e.Logprobs = r.logprobs.show(len(piece))
 	}
 	r.emit(e)
@@ -217,16 +207,16 @@ func (r *Reader) start() {
 	}
 	r.part.state = partStarted
 	// Reasoning alone is no reply: a withheld call may still become the answer.
-	r.shown = r.shown || r.part.kind != Reasoning
+	r.shown = r.shown || r.part.kind != item.Reasoning
 	if r.shown {
 		r.withheld = nil
 	}
-	r.emit(Event{Step: Start, Kind: r.part.kind, Call: r.part.call})
+	r.emit(item.Event{Step: item.Start, Kind: r.part.kind, Call: r.part.call})
 }
 
 // endPart ends the part.
 func (r *Reader) endPart() {
-	if r.part.kind == Answer && !r.ending.stopped {
+	if r.part.kind == item.Answer && !r.ending.stopped {
 		r.delta(r.stops.flush())
 	}
 
@@ -234,7 +224,7 @@ func (r *Reader) endPart() {
 		r.endArguments(r.part.repairer)
 	}
 
-	if r.part.kind == Call && !r.part.withheld && !r.ending.truncated {
+	if r.part.kind == item.Call && !r.part.withheld && !r.ending.truncated {
 		if r.part.state != partFilled && !r.part.call.IsCode() {
 			r.repaired(repairArguments)
 			r.delta([]byte("{}"))
@@ -247,7 +237,7 @@ func (r *Reader) endPart() {
 		r.verifyPart()
 	}
 	if r.part.state != partUnseen {
-		r.emit(Event{Step: End, Kind: r.part.kind, Call: r.part.call, Cut: r.ending.truncated || r.part.cut})
+		r.emit(item.Event{Step: item.End, Kind: r.part.kind, Call: r.part.call, Cut: r.ending.truncated || r.part.cut})
 	}
 
 	r.logprobs.clear()
@@ -272,4 +262,14 @@ func (r *Reader) endArguments(a *arguments.Repairer) {
 	if !valid && r.part.state == partFilled {
 		r.repaired(repairInvalid)
 	}
+}
+
+// newCallID returns the id of the call that begins.
+func (r *Reader) newCallID(called item.ToolName, found address) string {
+	id := r.turn.rc.NewID(item.CallPrefix)
+	// A name that had to be found is not rendered as it was written.
+	if found != offered || !r.written.exact {
+		return id
+	}
+	return item.WrittenForm(r.turn.rc.Renderer, r.written.tokens, called).WithMark(id)
 }

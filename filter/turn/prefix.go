@@ -11,6 +11,8 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -35,7 +37,7 @@ type Prefix struct {
 	// What the conversation begins with, which is not rendered.
 	first opening
 	// Of the settled items, those of first included.
-	joined []*JoinedTools
+	joined []*item.JoinedTools
 	start  conversationStart
 	// Of the rendered items, for [RoutingInfo].
 	lastUserText string
@@ -59,15 +61,21 @@ type Prefix struct {
 	// The first calls of the choices whose reasoning since has.
 	reasoned map[string]bool
 	// The calls among the rendered items that have no output.
-	open []Item
+	open []item.Item
 	// Number of these that precede the last answer.
 	openPast int
 	// The items that are not rendered.
-	pending []Item
+	pending []item.Item
 
 	// The first prefix that extends this one appends to the arrays of plain and
 	// since; the others copy them.
 	extended atomic.Bool
+}
+
+// prefixOf returns the prefix of an input; nil: it has none.
+func prefixOf(in *request.Input) *Prefix {
+	p, _ := in.Before.(*Prefix)
+	return p
 }
 
 // Len returns the number of items of the prefix.
@@ -78,30 +86,27 @@ func (p *Prefix) Len() int {
 	return p.settled + len(p.pending)
 }
 
-// The approximate sizes of a prefix and an item without texts and tokens, in bytes.
-const (
-	prefixOverhead = 256
-	itemOverhead   = 128
-)
+// prefixOverhead is the approximate size of a prefix without texts and tokens, in bytes.
+const prefixOverhead = 256
 
 // Bytes returns the approximate size of the prefix in memory.
 func (p *Prefix) Bytes() int64 {
 	n := prefixOverhead + len(p.first.instructions) + len(p.lastUserText) + cap(p.start.sums)
 	n += 4 * (cap(p.plain) + cap(p.since))
 	for _, j := range p.joined {
-		n += j.bytes()
+		n += j.Bytes()
 	}
 	for i := range p.choices {
 		n += p.choices[i].bytes()
 	}
 	for id := range p.reasoned {
-		n += itemOverhead + len(id)
+		n += item.Overhead + len(id)
 	}
-	for _, items := range [][]Item{p.open, p.pending} {
+	for _, items := range [][]item.Item{p.open, p.pending} {
 		for i := range items {
-			item := &items[i]
-			n += itemOverhead + item.Tools.bytes()
-			n += len(item.Text) + len(item.CallID) + len(item.Namespace) + len(item.Name)
+			it := &items[i]
+			n += item.Overhead + it.Tools.Bytes()
+			n += len(it.Text) + len(it.CallID) + len(it.Namespace) + len(it.Name)
 		}
 	}
 	return int64(n)
@@ -112,15 +117,15 @@ var errOtherHistory = errors.New("the prefix has the model's steps in another fo
 
 // otherHistory reports whether the prefix has the model's steps in another form than a model's
 // prompts have them: a conversation may go on with another model, or after a reload.
-func (p *Prefix) otherHistory(m *Model) bool {
-	return p != nil && (p.marked || len(p.since) > 0) && p.exact != (m.History == HistoryExact)
+func (p *Prefix) otherHistory(m *request.Model) bool {
+	return p != nil && (p.marked || len(p.since) > 0) && p.exact != (m.History == request.HistoryExact)
 }
 
 // Extend returns the prefix of the items of before followed by items. An error
 // means that no turn with these items can be prepared, that they are longer than
 // the model's context, or that the store could not be read. The prefix keeps no
 // part of the items' texts.
-func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []Item) (*Prefix, error) {
+func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []item.Item) (*Prefix, error) {
 	if before == nil {
 		before = &Prefix{}
 	}
@@ -131,10 +136,10 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	rc = rc.Within(ctx)
 
 	items = afterCalls(slices.Concat(before.pending, items))
-	decidePhases(items, Unphased)
+	decidePhases(items, item.Unphased)
 
-	kept, end, err := rc.settle(ctx, before, items)
-	defer rc.rendered(&kept)
+	kept, end, err := settle(ctx, rc, before, items)
+	defer giveRoomBack(rc, &kept)
 	if err != nil {
 		return nil, err
 	}
@@ -151,23 +156,23 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	answered := kept.answered()
 	next := &Prefix{
 		settled: before.settled + len(settled),
-		exact:   rc.Model.History == HistoryExact,
-		marked: before.marked || slices.ContainsFunc(settled, isMarked) ||
+		exact:   rc.Model.History == request.HistoryExact,
+		marked: before.marked || slices.ContainsFunc(settled, item.IsMarked) ||
 			slices.ContainsFunc(answered, isWritten),
 		reasoned:     before.reasonedWith(&kept, settled),
 		first:        before.first,
 		start:        before.start.with(settled),
 		summary:      before.summary,
-		lastUserText: rc.lastUserText(before.lastUserText, settled),
+		lastUserText: lastUserText(rc, before.lastUserText, settled),
 		choices:      before.choicesBefore(kept.choices, settled),
-		open:         cloneItems(pairs.open),
+		open:         item.Clone(pairs.open),
 		openPast:     pairs.past,
-		pending:      cloneItems(pending),
+		pending:      item.Clone(pending),
 	}
 
 	settled = slices.Clone(settled)
 	for i := range settled {
-		settled[i].Tools = settled[i].Tools.clone()
+		settled[i].Tools = settled[i].Tools.Clone()
 		if settled[i].Summary {
 			next.summary = diagnosis.Text(settled[i].Text)
 		}
@@ -184,7 +189,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	}
 
 	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, kept.items, next.exact)
-	if apiErr := rc.extendTokens(ctx, next, before, plain, since); apiErr != nil {
+	if apiErr := extendTokens(ctx, rc, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
 	return next, nil
@@ -192,11 +197,11 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 
 // settle returns the items that are rendered, with what is kept of them, and how many of items
 // those are: what follows can still change.
-func (rc *RequestContext) settle(
-	ctx context.Context, before *Prefix, items []Item,
+func settle(
+	ctx context.Context, rc *request.Context, before *Prefix, items []item.Item,
 ) (kept keptItems, end int, err error) {
 	end = stepEnd(items)
-	if kept, err = rc.withKept(ctx, before, items[:end]); err != nil {
+	if kept, err = withKept(ctx, rc, before, items[:end]); err != nil {
 		return kept, 0, err
 	}
 
@@ -215,7 +220,7 @@ func (rc *RequestContext) settle(
 
 // choicesBefore returns the choices of the prefix and of the items after it of which prompts have
 // something.
-func (p *Prefix) choicesBefore(choices []keptChoice, items []Item) []keptChoice {
+func (p *Prefix) choicesBefore(choices []keptChoice, items []item.Item) []keptChoice {
 	if p.choices == nil {
 		return choices
 	}
@@ -237,7 +242,7 @@ func (p *Prefix) choicesBefore(choices []keptChoice, items []Item) []keptChoice 
 func (p *Prefix) hasReasoning(first string) bool { return p != nil && p.reasoned[first] }
 
 // reasonedWith returns the first calls of the choices whose reasoning the prefix has, extended by items.
-func (p *Prefix) reasonedWith(kept *keptItems, items []Item) map[string]bool {
+func (p *Prefix) reasonedWith(kept *keptItems, items []item.Item) map[string]bool {
 	if len(p.reasoned) == 0 || anyAnswer(items) {
 		return kept.reasoned
 	}
@@ -246,16 +251,16 @@ func (p *Prefix) reasonedWith(kept *keptItems, items []Item) map[string]bool {
 	return all
 }
 
-func anyAnswer(items []Item) bool {
-	return slices.ContainsFunc(items, func(i Item) bool { return i.isAnswer() })
+func anyAnswer(items []item.Item) bool {
+	return slices.ContainsFunc(items, func(i item.Item) bool { return i.IsAnswer() })
 }
 
 // extendTokens sets the tokens of next to those of before followed by messages: as they are shown
 // after an answer, and with what is kept of them.
-func (rc *RequestContext) extendTokens(
-	ctx context.Context, next, before *Prefix, answered, kept []harmony.Message,
+func extendTokens(
+	ctx context.Context, rc *request.Context, next, before *Prefix, answered, kept []harmony.Message,
 ) (err *apierror.Error) {
-	renderer := rendering{rc, rc.renderLimit()}
+	renderer := rendering{rc, rc.RenderLimit()}
 
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
@@ -281,15 +286,15 @@ func (rc *RequestContext) extendTokens(
 
 // followed returns the items that are not rendered and those of a request, with all
 // phases decided. The prefix may be nil.
-func (p *Prefix) followed(items []Item) []Item {
+func (p *Prefix) followed(items []item.Item) []item.Item {
 	if p != nil && len(p.pending) > 0 {
 		items = slices.Concat(p.pending, items)
 	}
 	items = afterCalls(items)
 
-	if slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Unphased }) {
+	if slices.ContainsFunc(items, func(i item.Item) bool { return i.Kind == item.Unphased }) {
 		items = slices.Clone(items)
-		decidePhases(items, Answer)
+		decidePhases(items, item.Answer)
 	}
 	return items
 }
@@ -303,43 +308,18 @@ func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
 	return p.plain[:p.answered], p.since
 }
 
-// callee is the tool of a call, for rendering the call's output.
-type callee struct {
-	recipient string
-	builtin   bool
-	// Before the call.
-	answers int
-	// The index of the call; it is negative if a prefix has the call.
-	at int
-	// Of the call.
-	header headerForm
-}
-
-func calleeOf(call *Item, answers, at int) callee {
-	return callee{recipient: recipient(call.tool()), builtin: call.Builtin, answers: answers, at: at}
-}
-
-// form returns the channel of the call and its output, and the content type of the
-// call. Built-in tools are part of the reasoning.
-func (c callee) form() (channel, contentType string) {
-	if c.builtin {
-		return harmony.ChannelAnalysis, "code"
-	}
-	return harmony.ChannelCommentary, "json"
-}
-
 // messages returns the items after the prefix as Harmony messages. The output of a
 // built-in tool is left out if an answer stands between it and its call, which the
 // renderer leaves out. Results stand in the order of [inCallOrder]. begin is the
 // opening that precedes the items, if the prefix has no items. marks: calls have the forms that
 // their ids are marked with, also after an answer, so that the engine still has those that no
 // reasoning precedes.
-func (p *Prefix) messages(begin opening, items []Item, marks bool) []harmony.Message {
+func (p *Prefix) messages(begin opening, items []item.Item, marks bool) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	var known knownTools
 
 	// By call id.
-	callees := map[string]callee{}
+	callees := map[string]item.Callee{}
 	answers := min(p.openPast, 1)
 
 	// The order of open calls says which of them an answer follows: those are the first.
@@ -348,48 +328,48 @@ func (p *Prefix) messages(begin opening, items []Item, marks bool) []harmony.Mes
 		if i < p.openPast {
 			before = 0
 		}
-		callees[p.open[i].CallID] = calleeOf(&p.open[i], before, i-len(p.open))
+		callees[p.open[i].CallID] = item.CalleeOf(&p.open[i], before, i-len(p.open))
 	}
 
 	// What is left of the results after the model's step.
-	var results []Item
+	var results []item.Item
 
 	for i := range items {
-		item := &items[i]
-		if item.Kind == Result && len(results) == 0 {
+		it := &items[i]
+		if it.Kind == item.Result && len(results) == 0 {
 			results = inCallOrder(items[i:], callees)
 		}
 		if len(results) > 0 {
-			item, results = &results[0], results[1:]
+			it, results = &results[0], results[1:]
 		}
-		if item.blank() {
+		if it.Blank() {
 			continue
 		}
 
-		switch item.Kind {
-		case Tools:
+		switch it.Kind {
+		case item.Tools:
 			if known == nil {
 				known = p.known(begin)
 			}
-			if m, ok := known.message(item.Tools); ok {
+			if m, ok := known.message(it.Tools); ok {
 				msgs = append(msgs, m)
 			}
 			continue
-		case Call:
-			callee := calleeOf(item, answers, i)
+		case item.Call:
+			callee := item.CalleeOf(it, answers, i)
 			if marks {
-				callee.header = formOf(item.CallID)
+				callee.Header = item.FormOf(it.CallID)
 			}
-			callees[item.CallID] = callee
-		case Result:
-			if by := callees[item.CallID]; by.builtin && by.answers < answers {
+			callees[it.CallID] = callee
+		case item.Result:
+			if by := callees[it.CallID]; by.Builtin && by.Answers < answers {
 				continue
 			}
-		case Answer:
+		case item.Answer:
 			answers++
 		}
 
-		msgs = append(msgs, message(*item, callees[item.CallID]))
+		msgs = append(msgs, item.Message(*it, callees[it.CallID]))
 	}
 	return msgs
 }
@@ -397,7 +377,7 @@ func (p *Prefix) messages(begin opening, items []Item, marks bool) []harmony.Mes
 // known returns the tools that the prefix and an opening have.
 func (p *Prefix) known(begin opening) knownTools {
 	known := knownTools{}
-	known.add(&JoinedTools{Namespaces: begin.tools})
+	known.add(&item.JoinedTools{Namespaces: begin.tools})
 	for _, j := range p.joined {
 		known.add(j)
 	}
@@ -418,18 +398,18 @@ func lastAnswer(msgs []harmony.Message) int {
 type pairing struct {
 	// The calls that have no output after them, in order, without their texts. The first past
 	// of them precede an answer.
-	open []Item
+	open []item.Item
 	past int
 
 	// Calls with the id of a call that is open, and outputs without a call before them.
-	twice, stray []*Item
+	twice, stray []*item.Item
 }
 
 // openAfter pairs the calls and outputs of items after the prefix.
-func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
+func (p *Prefix) openAfter(items []item.Item) (pairing, *apierror.Error) {
 	var pairs pairing
-	open := map[string]*Item{}
-	var order []*Item
+	open := map[string]*item.Item{}
+	var order []*item.Item
 	orderPast := p.openPast
 	for i := range p.open {
 		open[p.open[i].CallID] = &p.open[i]
@@ -437,39 +417,39 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 	}
 
 	for i := range items {
-		item := &items[i]
-		if len(item.CallID) > maxNameBytes || len(item.Namespace) > maxNameBytes || len(item.Name) > maxNameBytes {
-			return pairs, apierror.Invalid(item.Path,
-				"The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
+		it := &items[i]
+		if max(len(it.CallID), len(it.Namespace), len(it.Name)) > item.MaxNameBytes {
+			return pairs, apierror.Invalid(it.Path,
+				"The id or the name of a tool call is longer than %d bytes.", item.MaxNameBytes)
 		}
 
 		// Two calls of one id cannot be told apart by their outputs. The first stays open.
-		switch item.Kind {
-		case Call:
-			if open[item.CallID] != nil {
-				pairs.twice = append(pairs.twice, item)
+		switch it.Kind {
+		case item.Call:
+			if open[it.CallID] != nil {
+				pairs.twice = append(pairs.twice, it)
 				continue
 			}
-			open[item.CallID] = item
-			order = append(order, item)
-		case Result:
-			if open[item.CallID] == nil {
-				pairs.stray = append(pairs.stray, item)
+			open[it.CallID] = it
+			order = append(order, it)
+		case item.Result:
+			if open[it.CallID] == nil {
+				pairs.stray = append(pairs.stray, it)
 				continue
 			}
-			delete(open, item.CallID)
-		case Answer:
-			if item.isAnswer() {
+			delete(open, it.CallID)
+		case item.Answer:
+			if it.IsAnswer() {
 				orderPast = len(order)
 			}
 		}
 	}
 
-	pairs.open = make([]Item, 0, len(open))
+	pairs.open = make([]item.Item, 0, len(open))
 	for i, call := range order {
 		if open[call.CallID] == call {
-			pairs.open = append(pairs.open, Item{
-				Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin,
+			pairs.open = append(pairs.open, item.Item{
+				Kind: item.Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin,
 				Path: call.Path,
 			})
 			if i < orderPast {
@@ -490,7 +470,7 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 	// Whose outputs belong to nobody knows which call.
 	var twice map[string]bool
 
-	add := func(items []*Item, one, several string) {
+	add := func(items []*item.Item, one, several string) {
 		var ids []string
 		for _, item := range items {
 			if twice[item.CallID] {
@@ -517,7 +497,7 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 		"There are no tool calls with the ids %s before their outputs, or the calls have outputs already.")
 
 	if nothingFollows {
-		open := make([]*Item, len(p.open))
+		open := make([]*item.Item, len(p.open))
 		for i := range p.open {
 			open[i] = &p.open[i]
 		}
@@ -533,15 +513,15 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 // decidePhases sets the kinds of texts without a phase: a text is a preamble if a
 // call follows it in the same turn of the assistant. last is the kind of a text
 // that nothing follows.
-func decidePhases(items []Item, last Kind) {
+func decidePhases(items []item.Item, last item.Kind) {
 	kind := last
 	for i := len(items) - 1; i >= 0; i-- {
 		switch items[i].Kind {
-		case Call:
-			kind = Preamble
-		case User, Result, Instructions, Tools:
-			kind = Answer
-		case Unphased:
+		case item.Call:
+			kind = item.Preamble
+		case item.User, item.Result, item.Instructions, item.Tools:
+			kind = item.Answer
+		case item.Unphased:
 			items[i].Kind = kind
 		}
 	}
@@ -550,8 +530,8 @@ func decidePhases(items []Item, last Kind) {
 // stepEnd returns the index at which the last step ends that no later item can
 // change: texts whose phase is not decided, calls whose results have not come, and the
 // assistant's next step, follow it.
-func stepEnd(items []Item) int {
-	end := slices.IndexFunc(items, func(i Item) bool { return i.Kind == Unphased })
+func stepEnd(items []item.Item) int {
+	end := slices.IndexFunc(items, func(i item.Item) bool { return i.Kind == item.Unphased })
 	if end < 0 {
 		end = len(items)
 	}
@@ -561,22 +541,9 @@ func stepEnd(items []Item) int {
 	// The assistant's own step goes on until somebody else says something.
 	for ; end > 0; end-- {
 		switch items[end-1].Kind {
-		case Instructions, User, Answer, Result, Tools:
+		case item.Instructions, item.User, item.Answer, item.Result, item.Tools:
 			return end
 		}
 	}
 	return 0
-}
-
-// cloneItems returns items with copies of their strings.
-func cloneItems(items []Item) []Item {
-	clones := make([]Item, len(items))
-	for i, item := range items {
-		clones[i] = Item{
-			Kind: item.Kind, Text: strings.Clone(item.Text), CallID: strings.Clone(item.CallID),
-			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Builtin: item.Builtin,
-			Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted, Tools: item.Tools.clone(),
-		}
-	}
-	return clones
 }

@@ -126,7 +126,7 @@ func TestPrefix(t *testing.T) {
 		for range rng.IntN(6) {
 			p := prefixes[rng.IntN(len(prefixes))] // now and then one that has been extended
 			to := p.Len() + rng.IntN(len(items)-p.Len()+1)
-			next, err := rc.Extend(context.Background(), p, items[p.Len():to])
+			next, err := Extend(context.Background(), rc, p, items[p.Len():to])
 			if err != nil {
 				t.Fatalf("%v\n%v", err, items)
 			}
@@ -170,7 +170,7 @@ func TestPrefixTruncated(t *testing.T) {
 	for range 100 {
 		rc, _ := newContext()
 		items := append(conversation(rng, rc), userHi)
-		p, err := rc.Extend(context.Background(), nil, items[:rng.IntN(len(items))])
+		p, err := Extend(context.Background(), rc, nil, items[:rng.IntN(len(items))])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,13 +209,13 @@ func TestPrefixSplit(t *testing.T) {
 
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range len(items) + 1 {
-		first, err := rc.Extend(context.Background(), nil, items[:i])
+		first, err := Extend(context.Background(), rc, nil, items[:i])
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		for j := i; j <= len(items); j++ {
-			second, err := rc.Extend(context.Background(), first, items[i:j])
+			second, err := Extend(context.Background(), rc, first, items[i:j])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,12 +261,12 @@ func TestPrefixErrors(t *testing.T) {
 	} {
 		rc, _ := newContext()
 		rc.Limits.Items = 6
-		p, err := rc.Extend(context.Background(), nil, c.before)
+		p, err := Extend(context.Background(), rc, nil, c.before)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		_, apiErr := rc.Prepare(context.Background(), &Input{Before: p, Items: c.items})
+		_, apiErr := Prepare(context.Background(), rc, &Input{Before: p, Items: c.items})
 		if got := textOf(apiErr); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -291,7 +291,7 @@ func TestPrefixShared(t *testing.T) {
 	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room after its tokens
 		more := []Item{userHi, {Kind: Answer, Text: "a"}}
 		var err error
-		if p, err = rc.Extend(context.Background(), p, more); err != nil {
+		if p, err = Extend(context.Background(), rc, p, more); err != nil {
 			t.Fatal(err)
 		}
 		items = append(items, more...)
@@ -305,7 +305,7 @@ func TestPrefixShared(t *testing.T) {
 		conversations[i] = append(items[:len(items):len(items)], userHi, Item{Kind: Answer, Text: "answer " + strconv.Itoa(i)})
 		wg.Go(func() {
 			var err error
-			if longer[i], err = rc.Extend(context.Background(), p, conversations[i][len(items):]); err != nil {
+			if longer[i], err = Extend(context.Background(), rc, p, conversations[i][len(items):]); err != nil {
 				t.Error(err)
 			}
 		})

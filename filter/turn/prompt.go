@@ -12,6 +12,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -21,7 +24,7 @@ import (
 // It reads from the store and renders the conversation, which can take seconds:
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
-func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
+func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn, *apierror.Error) {
 	turn := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
 	turn.rc.Work = rc.Work.Within(ctx)
 
@@ -32,39 +35,39 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err != nil {
 		return nil, err
 	}
-	before := in.Before
+	before := prefixOf(in)
 	if before == nil {
 		before = &Prefix{}
 	}
 	if rc.Model.Canonical {
-		in = rc.Limits.canonical(in)
+		in = withSortedSchemas(&rc.Limits, in)
 	}
 
 	// Checked before anything is computed of them: what follows takes the calls' results for granted.
 	items := before.followed(in.Items)
-	if err := rc.validate(in, before, items); err != nil {
+	if err := validate(rc, in, before, items); err != nil {
 		return nil, err
 	}
 
-	tools, err := rc.newRequestToolset(in, before, items)
+	tools, err := newRequestToolset(rc, in, before, items)
 	if err != nil {
 		return nil, err
 	}
 
 	// Without its names of tools a request has no spec, so that the tools are read first.
 	choice := tools.narrow(in.Choice)
-	spec, err := rc.newSpec(in, choice, tools)
+	spec, err := newSpec(rc, in, choice, tools)
 	if err != nil {
 		return nil, err
 	}
-	later, err := rc.later(in, &spec, tools)
+	later, err := newLaterSpec(rc, in, &spec, tools)
 	if err != nil {
 		return nil, err
 	}
 
 	turn.later, turn.tools = later, tools
 	turn.stops = newStops(in.Stop)
-	turn.routing = rc.routing(in.Tools, before, items)
+	turn.routing = routingOf(rc, in.Tools, before, items)
 	prompt, err := turn.render(ctx, in, before, items)
 	if err != nil {
 		return nil, err
@@ -82,25 +85,25 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 			"A message cannot be continued under tool_choice, strict tools or an output format. Leave them "+
 				"out, or continue_final_message.")
 	}
-	if turn.Engine, err = rc.engineRequest(in, prompt, format); err != nil {
+	if turn.Engine, err = engineRequest(rc, in, prompt, format); err != nil {
 		return nil, err
 	}
 
 	turn.constraintParam = "tools"
 	if in.Format != nil {
-		turn.constraintParam = in.Format.path
+		turn.constraintParam = in.Format.Path
 	}
-	turn.watching = rc.watchRules(in)
+	turn.watching = newWatchRules(rc, in)
 
 	// Where any output is valid there is nothing to verify.
 	if format != nil {
-		if turn.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
+		if turn.verifier, err = newVerifier(rc, in, &spec, choice, tools); err != nil {
 			return nil, err
 		}
 	}
 
 	// Work that was refused on the way may have been done without, in silence.
-	if err := rc.workRefused(""); err != nil {
+	if err := rc.WorkRefused(""); err != nil {
 		return nil, err
 	}
 	return turn, nil
@@ -108,8 +111,8 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 
 // withOwnHistory returns the input with its items in the place of a prefix that has the model's
 // steps in another form than the model's prompts have them.
-func withOwnHistory(in *Input, m *Model) (*Input, *apierror.Error) {
-	if !in.Before.otherHistory(m) {
+func withOwnHistory(in *request.Input, m *request.Model) (*request.Input, *apierror.Error) {
+	if !prefixOf(in).otherHistory(m) {
 		return in, nil
 	}
 
@@ -124,39 +127,41 @@ func withOwnHistory(in *Input, m *Model) (*Input, *apierror.Error) {
 
 // render returns the turn's prompt, for the items after before. It reads from the
 // store what earlier requests have kept.
-func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
+func (t *Turn) render(
+	ctx context.Context, in *request.Input, before *Prefix, items []item.Item,
+) ([]harmony.Token, *apierror.Error) {
 	rc := &t.rc
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 
 	start := newConversationStart(in, before, items)
-	t.affinity = rc.affinity(in, start)
-	date, dateFault := rc.date(read, in, start)
-	head := rc.head(in, date, t.tools)
+	t.affinity = affinityOf(rc, in, start)
+	date, dateFault := conversationDate(read, rc, in, start)
+	head := newHead(rc, in, date, t.tools)
 
 	// What is kept is part of the prompt, but not of what the client has sent: the comparison is of
 	// the latter.
 	t.diagnose(in, head, before, items, start)
 
 	// The message that the reply continues is rendered without its end.
-	var last Item
+	var last item.Item
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
 	}
-	kept, keptFault := rc.withKept(read, before, items)
-	defer rc.rendered(&kept)
+	kept, keptFault := withKept(read, rc, before, items)
+	defer giveRoomBack(rc, &kept)
 	t.fault = errors.Join(dateFault, keptFault)
 	t.diagnosed.head.Stored = storedLast(items, kept.choices)
-	t.due, t.before = rc.dueOf(before.choicesBefore(kept.choices, items)), before
+	t.due, t.before = dueOf(rc, before.choicesBefore(kept.choices, items)), before
 
-	renderer := rendering{rc, rc.renderLimit()}
+	renderer := rendering{rc, rc.RenderLimit()}
 	if in.Truncate {
-		renderer.limit = min(renderer.limit, rc.room(in))
+		renderer.limit = min(renderer.limit, roomForPrompt(rc, in))
 	}
 
 	prompt, err := renderer.prompt(ctx, head, before, kept.items)
 	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > renderer.limit) {
-		prompt, err = rc.truncated(ctx, in, head, kept.items)
+		prompt, err = truncatedPrompt(ctx, rc, in, head, kept.items)
 		t.truncated = true
 	}
 	if err != nil {
@@ -164,7 +169,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	}
 
 	if in.Continue {
-		renderer.limit = rc.renderLimit()
+		renderer.limit = rc.RenderLimit()
 		begin := len(prompt)
 		if prompt, t.prefix, err = renderer.continued(ctx, prompt, last); err == nil {
 			t.begun = prompt[begin:]
@@ -173,44 +178,44 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	}
 
 	t.completionStart = len(prompt)
-	return rc.complete(prompt)
+	return appendCompletion(rc, prompt)
 }
 
 // engineRequest returns the model call for a prompt; format is the constraint of
 // its output, nil for none.
-func (rc *RequestContext) engineRequest(
-	in *Input, prompt []harmony.Token, format constraint.Format,
+func engineRequest(
+	rc *request.Context, in *request.Input, prompt []harmony.Token, format constraint.Format,
 ) (*engine.Request, *apierror.Error) {
-	request := in.Engine
-	request.ID.Unique, request.ID.Number = rc.unique(), 1
-	request.Prompt = prompt
-	request.Model = cmp.Or(rc.Model.Upstream, request.Model)
-	request.N = max(request.N, 1)
+	call := in.Engine
+	call.ID.Unique, call.ID.Number = uniqueID(rc), 1
+	call.Prompt = prompt
+	call.Model = cmp.Or(rc.Model.Upstream, call.Model)
+	call.N = max(call.N, 1)
 	if !rc.Checked {
-		request.Constraint = format
+		call.Constraint = format
 	}
-	return &request, rc.budget(&request)
+	return &call, limitOutput(rc, &call)
 }
 
-// unique returns what tells the request from others at the engine. Ids that [Env.NewID] makes
+// uniqueID returns what tells the request from others at the engine. Ids that [Env.NewID] makes
 // have no length that is sure.
-func (rc *RequestContext) unique() string {
+func uniqueID(rc *request.Context) string {
 	sum := sha256.Sum256([]byte(rc.NewID("")))
 	return hex.EncodeToString(sum[:4])
 }
 
 // validate rejects conversations that are invalid in all APIs.
-func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *apierror.Error {
+func validate(rc *request.Context, in *request.Input, before *Prefix, items []item.Item) *apierror.Error {
 	if before.settled+len(items) > rc.Limits.Items {
 		return apierror.Invalid("", "The conversation has more than %d messages, calls and results.", rc.Limits.Items)
 	}
 
 	if in.Continue {
-		last := Item{}
+		last := item.Item{}
 		if len(items) > 0 {
 			last = items[len(items)-1]
 		}
-		if last.Kind != Answer && last.Kind != Preamble && last.Kind != Reasoning {
+		if last.Kind != item.Answer && last.Kind != item.Preamble && last.Kind != item.Reasoning {
 			return apierror.Invalid("continue_final_message",
 				"Only a last message with the assistant's text can be continued.")
 		}
@@ -250,14 +255,14 @@ type renderedHead struct {
 	err *apierror.Error
 }
 
-func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
-	h := &head{instructions: in.instructions()}
+func newHead(rc *request.Context, in *request.Input, date string, tools *toolset) *head {
+	h := &head{instructions: in.AllInstructions()}
 	var builtins []harmony.Namespace
 	if !in.NoCalls {
 		h.tools, builtins = tools.namespaces, tools.builtins
 		h.offered = true
 	}
-	h.system = rc.system(in, date, builtins)
+	h.system = systemMessage(rc, in, date, builtins)
 	if in.Format != nil && in.Format.Announced != nil {
 		h.formats = []harmony.ResponseFormat{*in.Format.Announced}
 	}
@@ -283,7 +288,7 @@ func (h *head) messages(opening opening) []harmony.Message {
 		msgs = append(msgs, harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{developer}})
 	}
 	if first != "" {
-		msgs = append(msgs, message(Item{Kind: Instructions, Text: first}, callee{}))
+		msgs = append(msgs, item.Message(item.Item{Kind: item.Instructions, Text: first}, item.Callee{}))
 	}
 	return msgs
 }
@@ -291,14 +296,14 @@ func (h *head) messages(opening opening) []harmony.Message {
 // prompt renders a conversation: its head, the prefix before the items, and the
 // items.
 func (r rendering) prompt(
-	ctx context.Context, head *head, before *Prefix, items []Item,
+	ctx context.Context, head *head, before *Prefix, items []item.Item,
 ) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
 		first, items = cutOpening(items)
 	}
 
-	msgs := before.messages(first, items, r.rc.Model.History == HistoryExact)
+	msgs := before.messages(first, items, r.rc.Model.History == request.HistoryExact)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
 
 	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
@@ -367,52 +372,13 @@ func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 	return min(tokens, max(r.limit, 0)) + shortHead
 }
 
-// message returns an item in the form that the model was trained on; by is the
-// tool of a call or result.
-func message(item Item, by callee) harmony.Message {
-	if item.Written != nil {
-		return *item.Written
-	}
-	text := []harmony.Content{harmony.Text(item.Text)}
-
-	switch item.Kind {
-	case Instructions:
-		return harmony.Message{
-			Role:    harmony.RoleDeveloper,
-			Content: []harmony.Content{&harmony.DeveloperContent{Instructions: item.Text}},
-		}
-	case Reasoning:
-		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelAnalysis, Content: text}
-	case Preamble:
-		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelCommentary, Content: text}
-	case Answer:
-		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: text}
-	case Call:
-		channel, contentType := by.form()
-		text[0] = harmony.Text(shownArguments(&item))
-		call := harmony.Message{
-			Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType,
-			Content: text,
-		}
-		by.header.apply(&call)
-		return call
-	case Result:
-		channel, _ := by.form()
-		return harmony.Message{
-			Role: harmony.RoleTool, Name: by.recipient, Recipient: string(harmony.RoleAssistant), Channel: channel,
-			Content: text,
-		}
-	}
-	return harmony.Message{Role: harmony.RoleUser, Content: text}
-}
-
-// system returns the system message.
-func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Namespace) harmony.Message {
+// systemMessage returns the system message.
+func systemMessage(rc *request.Context, in *request.Input, date string, builtins []harmony.Namespace) harmony.Message {
 	return harmony.Message{Role: harmony.RoleSystem, Content: []harmony.Content{&harmony.SystemContent{
-		Identity:        cmp.Or(rc.Model.Identity, DefaultIdentity),
-		KnowledgeCutoff: cmp.Or(rc.Model.KnowledgeCutoff, DefaultKnowledgeCutoff),
+		Identity:        cmp.Or(rc.Model.Identity, request.DefaultIdentity),
+		KnowledgeCutoff: cmp.Or(rc.Model.KnowledgeCutoff, request.DefaultKnowledgeCutoff),
 		StartDate:       date,
-		Effort:          rc.efforts(in).head,
+		Effort:          rc.Efforts(in).Head,
 		Channels:        []string{harmony.ChannelAnalysis, harmony.ChannelCommentary, harmony.ChannelFinal},
 		ChannelRequired: true,
 		Tools:           builtins,
@@ -422,10 +388,10 @@ func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Name
 // continued appends the message that the reply continues, without its end, and
 // returns the message's header.
 func (r rendering) continued(
-	ctx context.Context, prompt []harmony.Token, item Item,
+	ctx context.Context, prompt []harmony.Token, it item.Item,
 ) (all, header []harmony.Token, err *apierror.Error) {
 	begin := len(prompt)
-	if prompt, err = r.append(ctx, prompt, []harmony.Message{message(item, callee{})}); err != nil {
+	if prompt, err = r.append(ctx, prompt, []harmony.Message{item.Message(it, item.Callee{})}); err != nil {
 		return nil, nil, err
 	}
 
@@ -442,23 +408,45 @@ func (r rendering) continued(
 	return nil, nil, err.With(errors.New("a rendered message has no header"))
 }
 
-// budget limits the output of a request to what the context leaves.
-func (rc *RequestContext) budget(request *engine.Request) *apierror.Error {
-	left := rc.ContextLength() - len(request.Prompt)
+// limitOutput limits the output of a request to what the context leaves.
+func limitOutput(rc *request.Context, call *engine.Request) *apierror.Error {
+	left := rc.ContextLength() - len(call.Prompt)
 
 	switch {
-	case left <= 0 && rc.Unbounded && len(request.Prompt) <= rc.renderLimit():
-		request.MaxTokens, request.MinTokens = 0, 0
+	case left <= 0 && rc.Unbounded && len(call.Prompt) <= rc.RenderLimit():
+		call.MaxTokens, call.MinTokens = 0, 0
 		return nil
 	case left <= 0:
-		return rc.promptTooLong(len(request.Prompt), "")
+		return promptTooLong(rc, len(call.Prompt), "")
 	}
 
 	// Without a limit the output may have all that is left.
-	request.Unlimited = request.MaxTokens <= 0
-	if request.MaxTokens <= 0 || request.MaxTokens > left {
-		request.MaxTokens = left
+	call.Unlimited = call.MaxTokens <= 0
+	if call.MaxTokens <= 0 || call.MaxTokens > left {
+		call.MaxTokens = left
 	}
-	request.MinTokens = min(request.MinTokens, request.MaxTokens)
+	call.MinTokens = min(call.MinTokens, call.MaxTokens)
 	return nil
+}
+
+// withSortedSchemas returns an input with the members of its tools' schemas sorted. Schemas that
+// are refused later stay as they are.
+func withSortedSchemas(l *request.Limits, in *request.Input) *request.Input {
+	sorted := *in
+	sorted.Tools = slices.Clone(in.Tools)
+
+	for i := range sorted.Tools {
+		ns := &sorted.Tools[i]
+		ns.Tools = slices.Clone(ns.Tools)
+		for k := range ns.Tools {
+			// Sorting recurses, so that a schema is looked at before: one that is too deep is
+			// refused later, in the client's own words. Any name does here.
+			t := &ns.Tools[k]
+			fits := l.CheckTool(harmony.Tool{Name: "t", Parameters: t.Parameters}) == nil
+			if len(t.Parameters) > 0 && fits {
+				t.Parameters = jsontext.AppendSorted(make([]byte, 0, len(t.Parameters)), string(t.Parameters))
+			}
+		}
+	}
+	return &sorted
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -46,7 +48,7 @@ const (
 // choice would otherwise show nothing; but see [Reader.Corrected].
 type Reader struct {
 	turn   *Turn
-	emit   func(Event)
+	emit   func(item.Event)
 	parser *harmony.Parser
 	// Malformed output is an error: the model's setting is MalformedFail.
 	strict bool
@@ -64,7 +66,7 @@ type Reader struct {
 	// Of the choice so far, to be kept.
 	reasoning reasoningText
 	written   writtenTokens
-	calls     []*CalledTool
+	calls     []*item.CalledTool
 	// An answer, preamble or call has been emitted.
 	shown bool
 	// Calls of unknown tools are not withheld.
@@ -73,7 +75,7 @@ type Reader struct {
 	withheld []byte
 
 	ending  ending
-	counts  Counts
+	counts  item.Counts
 	repairs map[string]int
 	kept    *Keep
 }
@@ -81,7 +83,7 @@ type Reader struct {
 // ending is how a choice ends.
 type ending struct {
 	// FinishNone while the choice goes on.
-	finish Finish
+	finish item.Finish
 	// A stop condition is met: what follows is not part of the choice.
 	stopped bool
 	// The engine ended the choice because of its length.
@@ -103,9 +105,9 @@ type StopMatch struct {
 
 // NewReader returns the reader of one choice. It calls emit with each event, from
 // Push and Close.
-func (t *Turn) NewReader(emit func(Event)) *Reader {
+func (t *Turn) NewReader(emit func(item.Event)) *Reader {
 	reader := &Reader{
-		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil,
+		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == request.MalformedFail, keeps: t.rc.Memory != nil,
 		stops: newStopMatcher(t.stops),
 	}
 	mode := harmony.Tolerant
@@ -142,7 +144,7 @@ func (r *Reader) Push(chunk *engine.Chunk) (int, *apierror.Error) {
 
 	// Tokens that are inserted end reasoning for the model: see [Watcher].
 	r.part.cut = chunk.Inserted
-	for ; taken < len(chunk.Tokens) && r.ending.finish == FinishNone; taken++ {
+	for ; taken < len(chunk.Tokens) && r.ending.finish == item.FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(chunk.Logprobs) {
 			r.logprobs.next = &chunk.Logprobs[taken]
 		}
@@ -169,7 +171,7 @@ func (r *Reader) Close() *apierror.Error { return r.end(false) }
 func (r *Reader) Corrected() { r.corrected = true }
 
 // Finish returns why the choice ended; FinishNone while it goes on.
-func (r *Reader) Finish() Finish { return r.ending.finish }
+func (r *Reader) Finish() item.Finish { return r.ending.finish }
 
 // Early reports whether the choice ended by a stop condition that the engine does
 // not check: the engine generates on until the model call is dropped.
@@ -182,14 +184,14 @@ func (r *Reader) Matched() *StopMatch { return r.ending.matched }
 func (r *Reader) Calls() int { return len(r.calls) }
 
 // Counts returns the counts of the tokens so far.
-func (r *Reader) Counts() Counts { return r.counts }
+func (r *Reader) Counts() item.Counts { return r.counts }
 
 // Kept returns what has to be written to the store for later requests, once the
 // choice has ended; nil if there is nothing. It returns the same value each time.
 func (r *Reader) Kept() *Keep { return r.kept }
 
 // AddTo adds the choice to the summary of a reply.
-func (r *Reader) AddTo(summary *Summary) {
+func (r *Reader) AddTo(summary *request.Summary) {
 	summary.Counts.Output += r.counts.Output
 	summary.Counts.Reasoning += r.counts.Reasoning
 	summary.Counts.Call += r.counts.Call
@@ -200,19 +202,12 @@ func (r *Reader) AddTo(summary *Summary) {
 
 	// A reply counts the repairs of the reader and those of its parser alike.
 	for kind, n := range r.repairs {
-		summary.addRepairs(kind, n)
+		summary.AddRepairs(kind, n)
 	}
 	parsed := r.parser.Repairs()
 	for kind, n := range parsed.All() {
-		summary.addRepairs(kind.String(), n)
+		summary.AddRepairs(kind.String(), n)
 	}
-}
-
-func (s *Summary) addRepairs(kind string, n int) {
-	if s.Repairs == nil {
-		s.Repairs = map[string]int{}
-	}
-	s.Repairs[kind] += n
 }
 
 func (r *Reader) repaired(kind string) {
@@ -276,7 +271,7 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 
 	// Only a token of content is part of the answer's text. It is noted before its text, because the
 	// text may end the answer.
-	if r.logprobs.next != nil && r.check == nil && r.part.kind == Answer && token < harmony.TokenStartOfText &&
+	if r.logprobs.next != nil && r.check == nil && r.part.kind == item.Answer && token < harmony.TokenStartOfText &&
 		r.parser.ContentTokens() == before+1 {
 		r.logprobs.add(token)
 	}
@@ -296,7 +291,7 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 // malformed ends the choice because the output is malformed. The parser's error
 // is not passed on: it can contain tokens.
 func (r *Reader) malformed() *apierror.Error {
-	r.ending.finish = FinishError
+	r.ending.finish = item.FinishError
 	r.repaired(repairFailed)
 	return apierror.New(http.StatusBadGateway, "malformed_output", "",
 		"The model's output breaks the Harmony format. Try again.")
@@ -305,7 +300,7 @@ func (r *Reader) malformed() *apierror.Error {
 // end ends the choice; length reports that the engine ended it because of its
 // length.
 func (r *Reader) end(length bool) *apierror.Error {
-	if r.ending.finish != FinishNone {
+	if r.ending.finish != item.FinishNone {
 		return nil
 	}
 
@@ -326,7 +321,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 
 	// Nothing but a call that was not offered: the client gets its text, which is better than nothing.
 	if !r.shown && !r.ending.stopped && len(r.withheld) > 0 {
-		r.part = part{kind: Answer}
+		r.part = part{kind: item.Answer}
 		r.text(r.withheld)
 		r.endPart()
 	}
@@ -340,11 +335,11 @@ func (r *Reader) end(length bool) *apierror.Error {
 
 	switch {
 	case length:
-		r.ending.finish = FinishLength
+		r.ending.finish = item.FinishLength
 	case len(r.calls) > 0:
-		r.ending.finish = FinishCalls
+		r.ending.finish = item.FinishCalls
 	default:
-		r.ending.finish = FinishStop
+		r.ending.finish = item.FinishStop
 	}
 
 	if len(r.calls) > 0 && r.check == nil {
@@ -360,7 +355,7 @@ func (r *Reader) keep() {
 	if !r.ending.truncated && r.ending.matched == nil {
 		r.turn.keepOutput(r.written.tokens, choice == nil)
 	}
-	kept := r.turn.rc.newKeep(r.calls, string(r.reasoning.text), choice)
+	kept := newKeep(&r.turn.rc, r.calls, string(r.reasoning.text), choice)
 	r.turn.kept, r.written = kept, writtenTokens{}
 
 	// Without a store it is for the reply's next turn alone.

@@ -38,7 +38,7 @@ func TestMemoryFails(t *testing.T) {
 			t.Errorf("the fault %v does not contain %q", err, part)
 		}
 	}
-	if p, err := rc.Extend(context.Background(), nil, toolTurn("x")); err == nil {
+	if p, err := Extend(context.Background(), rc, nil, toolTurn("x")); err == nil {
 		t.Errorf("a prefix of %d items without their reasoning", p.Len())
 	}
 }

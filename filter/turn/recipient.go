@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -35,10 +36,10 @@ const (
 )
 
 // addressee returns the tool that a message calls.
-func (s *toolset) addressee(header *harmony.Header) (ToolName, address) {
+func (s *toolset) addressee(header *harmony.Header) (item.ToolName, address) {
 	recipient, marked := writtenRecipient(header)
 	if recipient == "" {
-		return ToolName{}, noRecipient
+		return item.ToolName{}, noRecipient
 	}
 
 	called, found := s.resolve(recipient)
@@ -49,7 +50,7 @@ func (s *toolset) addressee(header *harmony.Header) (ToolName, address) {
 	}
 
 	if found == noRecipient && isReader(recipient) {
-		return ToolName{}, noRecipient
+		return item.ToolName{}, noRecipient
 	}
 	// What the message is tells only its end: the recipient is a word of the header, or it is no
 	// tool and not marked as a recipient, or the message is an answer.
@@ -61,9 +62,9 @@ func (s *toolset) addressee(header *harmony.Header) (ToolName, address) {
 
 // resolveSpaced returns the tool whose name has a space that the parser took for the end of
 // the recipient.
-func (s *toolset) resolveSpaced(h *harmony.Header) (ToolName, bool) {
+func (s *toolset) resolveSpaced(h *harmony.Header) (item.ToolName, bool) {
 	if h.Behind == "" {
-		return ToolName{}, false
+		return item.ToolName{}, false
 	}
 	t, found := s.resolve(h.Recipient + " " + h.Behind)
 	return t, found == offered || found == respelled
@@ -89,11 +90,11 @@ func writtenRecipient(h *harmony.Header) (recipient string, marked bool) {
 // of plain functions is unknown, even if a tool has its name; the unknown tool's name
 // includes the namespace. A function of a namespace that is a tool itself means that tool.
 // A word of the header is no recipient.
-func (s *toolset) resolve(recipient string) (ToolName, address) {
+func (s *toolset) resolve(recipient string) (item.ToolName, address) {
 	if t, ok := s.byRecipient[recipient]; ok {
 		return t, offered
 	}
-	if ts := s.byName[strings.TrimPrefix(recipient, FunctionsNamespace+".")]; len(ts) == 1 {
+	if ts := s.byName[strings.TrimPrefix(recipient, item.FunctionsNamespace+".")]; len(ts) == 1 {
 		return ts[0], offered
 	}
 
@@ -102,7 +103,7 @@ func (s *toolset) resolve(recipient string) (ToolName, address) {
 	if s.spellings == nil {
 		s.spellings = s.newSpellings()
 	}
-	sent := strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")
+	sent := strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), item.FunctionsNamespace+".")
 	if ts := s.spellings.sent[sent]; len(ts) == 1 {
 		return ts[0], respelled
 	}
@@ -118,7 +119,7 @@ func (s *toolset) resolve(recipient string) (ToolName, address) {
 	}
 
 	if len(words) == 0 || headerWords[words[len(words)-1]] {
-		return ToolName{}, noRecipient
+		return item.ToolName{}, noRecipient
 	}
 
 	// Code tools are namespaces: a function of one means the tool.
@@ -133,22 +134,22 @@ func (s *toolset) resolve(recipient string) (ToolName, address) {
 
 // unknownTool returns a tool that the request does not have, under the name that the model
 // wrote. It has no tool's name, or the client would run that one.
-func (s *toolset) unknownTool(recipient string) ToolName {
+func (s *toolset) unknownTool(recipient string) item.ToolName {
 	name := unknownName(recipient)
 	for s.declares(name) {
 		name += "_"
 	}
-	return ToolName{Name: name}
+	return item.ToolName{Name: name}
 }
 
 // unknownName returns the name of a tool that nobody knows, as the model wrote it.
 func unknownName(recipient string) string {
 	words := recipientWords(recipient)
-	for len(words) > 1 && strings.EqualFold(words[0], FunctionsNamespace) {
+	for len(words) > 1 && strings.EqualFold(words[0], item.FunctionsNamespace) {
 		words = words[1:]
 	}
 
-	name := clip(strings.Join(words, "_"), maxNameBytes)
+	name := clip(strings.Join(words, "_"), item.MaxNameBytes)
 	return cmp.Or(name, "unknown")
 }
 
@@ -162,7 +163,7 @@ func (s *toolset) declares(name string) bool {
 
 // maxRecipient bounds what is read of a recipient, in bytes: a namespace, a name, and what
 // can be around them.
-const maxRecipient = 4 * maxNameBytes
+const maxRecipient = 4 * item.MaxNameBytes
 
 // recipientWords splits a recipient into the words that names can consist of. What follows
 // a control token that is spelled as text is dropped.
@@ -202,11 +203,11 @@ const maxPrefixes = 6
 // made once: a model can make thousands of calls of tools that nobody has.
 type spellings struct {
 	// As the client sent them, with and without namespace.
-	sent map[string][]ToolName
+	sent map[string][]item.ToolName
 	// Folded, with the namespace.
-	whole map[string][]ToolName
+	whole map[string][]item.ToolName
 	// Folded, of tools that no other has the name of.
-	alone map[string][]ToolName
+	alone map[string][]item.ToolName
 	// Of whole and alone, sorted by their folded form.
 	names []spelledName
 	// The namespaces, except that of plain functions.
@@ -221,7 +222,7 @@ type spelledName struct {
 	name, folded string
 	// Bytes of the folded namespace.
 	space int
-	tool  ToolName
+	tool  item.ToolName
 }
 
 // forms returns the spellings in which a recipient is looked for: as it is, without
@@ -275,30 +276,30 @@ func repetitions(words []string) [][]string {
 // the strictest one first. Each returns the tools that fit. The first form is the
 // recipient as it is. In it other separators are as small a change as a prefix is in the
 // others: tool.search may be tool_search, or search.
-var stages = [...]func(s *toolset, forms []string) []ToolName{
-	func(s *toolset, forms []string) []ToolName { return anyForm(forms[:1], s.exactly) },
-	func(s *toolset, forms []string) []ToolName {
+var stages = [...]func(s *toolset, forms []string) []item.ToolName{
+	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms[:1], s.exactly) },
+	func(s *toolset, forms []string) []item.ToolName {
 		found := anyForm(forms[1:], s.exactly)
 		if len(found) == 0 {
 			return nil
 		}
 		return merge(found, s.spellings.folded(forms[0]))
 	},
-	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.folded) },
-	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.withHeader) },
-	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.cut) },
-	func(s *toolset, forms []string) []ToolName { return anyForm(unglued(forms), s.spellings.folded) },
+	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms, s.spellings.folded) },
+	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms, s.spellings.withHeader) },
+	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms, s.spellings.cut) },
+	func(s *toolset, forms []string) []item.ToolName { return anyForm(unglued(forms), s.spellings.folded) },
 }
 
 // anyForm returns the tools that fit one of some forms.
-func anyForm(forms []string, fitting func(form string) []ToolName) (found []ToolName) {
+func anyForm(forms []string, fitting func(form string) []item.ToolName) (found []item.ToolName) {
 	for _, form := range forms {
 		found = merge(found, fitting(form))
 	}
 	return found
 }
 
-func merge(a, b []ToolName) []ToolName {
+func merge(a, b []item.ToolName) []item.ToolName {
 	if len(a) == 0 {
 		return b
 	}
@@ -323,11 +324,11 @@ func unglued(forms []string) (rest []string) {
 }
 
 // exactly returns the tools of exactly a spelling, with or without their namespace.
-func (s *toolset) exactly(form string) []ToolName {
+func (s *toolset) exactly(form string) []item.ToolName {
 	if t, ok := s.byRecipient[form]; ok {
-		return []ToolName{t}
+		return []item.ToolName{t}
 	}
-	if ts := s.byName[strings.TrimPrefix(form, FunctionsNamespace+".")]; len(ts) > 0 {
+	if ts := s.byName[strings.TrimPrefix(form, item.FunctionsNamespace+".")]; len(ts) > 0 {
 		return ts
 	}
 	return s.spellings.sent[form]
@@ -335,13 +336,13 @@ func (s *toolset) exactly(form string) []ToolName {
 
 func (s *toolset) newSpellings() *spellings {
 	table := &spellings{
-		sent: map[string][]ToolName{}, whole: map[string][]ToolName{}, alone: map[string][]ToolName{},
+		sent: map[string][]item.ToolName{}, whole: map[string][]item.ToolName{}, alone: map[string][]item.ToolName{},
 		spaces: map[string]bool{},
 	}
 	for recipient, named := range s.byRecipient {
 		name := recipient[strings.LastIndexByte(recipient, '.')+1:]
 		space := strings.TrimSuffix(strings.TrimSuffix(recipient, name), ".")
-		if space != FunctionsNamespace {
+		if space != item.FunctionsNamespace {
 			table.spaces[strings.ToLower(space)] = true
 		}
 
@@ -362,11 +363,11 @@ func (s *toolset) newSpellings() *spellings {
 		table.addName(table.whole, recipient, len(fold(space)), named)
 		if len(s.byName[name]) == 1 && s.byName[name][0] == named {
 			table.addName(table.alone, name, 0, named)
-			add(table.alone, fold(FunctionsNamespace+name), named)
+			add(table.alone, fold(item.FunctionsNamespace+name), named)
 		}
 	}
 
-	for _, names := range []map[string][]ToolName{table.whole, table.alone} {
+	for _, names := range []map[string][]item.ToolName{table.whole, table.alone} {
 		for name := range names {
 			table.longest = max(table.longest, len(name))
 		}
@@ -380,13 +381,13 @@ func (s *toolset) newSpellings() *spellings {
 // between them.
 func spelled(name string) string { return strings.Join(recipientWords(name), ".") }
 
-func (p *spellings) addName(to map[string][]ToolName, name string, space int, t ToolName) {
+func (p *spellings) addName(to map[string][]item.ToolName, name string, space int, t item.ToolName) {
 	folded := fold(name)
 	add(to, folded, t)
 	p.names = append(p.names, spelledName{name, folded, space, t})
 }
 
-func add(to map[string][]ToolName, spelling string, t ToolName) {
+func add(to map[string][]item.ToolName, spelling string, t item.ToolName) {
 	if spelling != "" && !slices.Contains(to[spelling], t) {
 		to[spelling] = append(to[spelling], t)
 	}
@@ -394,11 +395,11 @@ func add(to map[string][]ToolName, spelling string, t ToolName) {
 
 // folded returns the tools whose names are equal if letter case and separators do not
 // count.
-func (p *spellings) folded(form string) []ToolName {
+func (p *spellings) folded(form string) []item.ToolName {
 	return p.foldedName(fold(form))
 }
 
-func (p *spellings) foldedName(form string) []ToolName {
+func (p *spellings) foldedName(form string) []item.ToolName {
 	if len(form) > p.longest {
 		return nil
 	}
@@ -412,7 +413,7 @@ func (p *spellings) foldedName(form string) []ToolName {
 // withHeader returns the tools after whose folded name there are words of a header only.
 // Of several names the longest counts. A word after _ or - is one of the name:
 // delete_message is not delete.
-func (p *spellings) withHeader(form string) []ToolName {
+func (p *spellings) withHeader(form string) []item.ToolName {
 	builtin := false
 	for {
 		rest, more := cutGlued(form, gluedWords)
@@ -427,7 +428,8 @@ func (p *spellings) withHeader(form string) []ToolName {
 		// The model knows the names of built-in tools: nothing else is called as one with such a word.
 		form = rest
 		found := p.folded(form)
-		if len(found) > 0 && (!builtin || !slices.ContainsFunc(found, func(t ToolName) bool { return !t.Builtin })) {
+		isClients := func(t item.ToolName) bool { return !t.Builtin }
+		if len(found) > 0 && (!builtin || !slices.ContainsFunc(found, isClients)) {
 			return found
 		}
 	}
@@ -446,7 +448,7 @@ var endings = map[string]bool{"s": true, "es": true, "d": true, "ed": true, "ing
 // cut returns the tools whose name begins with a spelling that ends inside of its last
 // word, and has at least three quarters of it. A spelling that ends with a word is another
 // name: delete is not delete_all.
-func (p *spellings) cut(form string) (found []ToolName) {
+func (p *spellings) cut(form string) (found []item.ToolName) {
 	form = fold(form)
 	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int {
 		return strings.Compare(n.folded, form)

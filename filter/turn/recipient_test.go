@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -22,7 +23,7 @@ func TestRespelled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	plain := func(name string) ToolName { return ToolName{FunctionsNamespace, name, false} }
+	plain := func(name string) ToolName { return ToolName{Namespace: FunctionsNamespace, Name: name} }
 	for recipient, want := range map[string]ToolName{
 		`"functions.Tool_A"`: plain("Tool_A"), "'functions.Tool_A'": plain("Tool_A"), "`functions.Tool_A`": plain("Tool_A"),
 		`functions."Tool_A"`: plain("Tool_A"), `"functions"."Tool_A"`: plain("Tool_A"), "<functions.Tool_A>": plain("Tool_A"),
@@ -41,10 +42,10 @@ func TestRespelled(t *testing.T) {
 		"functions.Погода": plain("погода"), "functions.天気.今日": plain("天気.今日"), "functions.天気_今日": plain("天気.今日"),
 		"functions.my tool": plain("my tool"), "functions.my_tool": plain("my tool"), `"my tool"`: plain("my tool"),
 		"functions.functions": plain("functions"), "functions": plain("functions"), "functions.functions_": plain("functions"),
-		"docs::read": {"docs", "read", false}, "functions.docs.read": {"docs", "read", false}, "docs.docs.read": {"docs", "read", false},
-		"docs.read.read": {"docs", "read", false}, "tools.docs/read": {"docs", "read", false},
-		`"browser.search"`: {"browser", "search", true}, "browser::open": {"browser", "open", true}, `"python"`: {"python", "", true},
-		"tools.python": {"python", "", true},
+		"docs::read": {Namespace: "docs", Name: "read"}, "functions.docs.read": {Namespace: "docs", Name: "read"}, "docs.docs.read": {Namespace: "docs", Name: "read"},
+		"docs.read.read": {Namespace: "docs", Name: "read"}, "tools.docs/read": {Namespace: "docs", Name: "read"},
+		`"browser.search"`: {Namespace: "browser", Name: "search", Builtin: true}, "browser::open": {Namespace: "browser", Name: "open", Builtin: true}, `"python"`: {Namespace: "python", Builtin: true},
+		"tools.python": {Namespace: "python", Builtin: true},
 		// Other names.
 		"functions.delete": {}, "functions.weather": {}, "functions.get": {}, "other.Tool_A": {}, "docs.Tool_A": {}, "functions.Tool_B": {},
 		"functions.wetter_": {}, "functions.wetter": {}, "docs.____": {},
@@ -391,7 +392,7 @@ func TestResolveIsBounded(t *testing.T) {
 			}
 		}
 		got, found := tools.resolve(recipient)
-		if found != unknown && found != noRecipient || len(got.Name) > maxNameBytes+1 {
+		if found != unknown && found != noRecipient || len(got.Name) > item.MaxNameBytes+1 {
 			t.Errorf("%.20s…: %.40v, %d", recipient, got, found)
 		}
 	}

@@ -6,12 +6,13 @@ import (
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // rendering renders prompts, and stops soon after one has more than limit tokens.
 type rendering struct {
-	rc    *RequestContext
+	rc    *request.Context
 	limit int
 }
 
@@ -26,7 +27,7 @@ func (r rendering) append(
 	var long *harmony.LimitError
 	switch {
 	case errors.As(err, &long):
-		return nil, r.rc.promptTooLong(long.AtLeast, "at least ")
+		return nil, promptTooLong(r.rc, long.AtLeast, "at least ")
 	case ctx.Err() != nil:
 		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
 			"The conversation could not be read in time. Try again, or shorten it.").With(err)
@@ -34,8 +35,8 @@ func (r rendering) append(
 	return nil, notRenderable(err)
 }
 
-// complete appends the start of the message that the model writes.
-func (rc *RequestContext) complete(prompt []harmony.Token) ([]harmony.Token, *apierror.Error) {
+// appendCompletion appends the start of the message that the model writes.
+func appendCompletion(rc *request.Context, prompt []harmony.Token) ([]harmony.Token, *apierror.Error) {
 	prompt, err := rc.Renderer.AppendCompletion(prompt, nil, harmony.RoleAssistant)
 	if err != nil {
 		return nil, notRenderable(err)
@@ -54,11 +55,11 @@ func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTo
 
 // promptTooLong returns the error of a prompt with so many tokens; atLeast is "at
 // least " if it was not rendered to its end, else "". Clients parse the message.
-func (rc *RequestContext) promptTooLong(tokens int, atLeast string) *apierror.Error {
+func promptTooLong(rc *request.Context, tokens int, atLeast string) *apierror.Error {
 	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
 			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.",
-			atLeast, tokens, rc.renderLimit())
+			atLeast, tokens, rc.RenderLimit())
 	}
 
 	// Clients find the number in OpenAI's own words, and drop as many messages as is too much.

@@ -62,7 +62,7 @@ func TestRenderingStops(t *testing.T) {
 		rc.Unbounded = c.unbounded
 		var err error
 		n := allocated(func() {
-			made, apiErr := rc.Prepare(context.Background(), &c.in)
+			made, apiErr := Prepare(context.Background(), rc, &c.in)
 			if apiErr != nil {
 				err = apiErr
 			} else if len(made.Engine.Prompt) > 131072 {
@@ -86,7 +86,7 @@ func TestRenderingEnds(t *testing.T) {
 	rc, _ := newContext()
 	for _, truncate := range []bool{false, true} {
 		in := &Input{Items: []Item{{Kind: User, Text: "first"}, {Kind: Answer, Text: "a"}, {Kind: User, Text: randomLetters(4 << 20)}}, Truncate: truncate}
-		if _, err := rc.Prepare(ctx, in); err == nil || err.Status != 503 || err.RetryAfter == 0 {
+		if _, err := Prepare(ctx, rc, in); err == nil || err.Status != 503 || err.RetryAfter == 0 {
 			t.Errorf("truncate %t: %v", truncate, err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestRenderingEnds(t *testing.T) {
 // TestExtendStops shows that no prefix is longer than what is rendered of a prompt.
 func TestExtendStops(t *testing.T) {
 	rc, _ := newContext()
-	_, err := rc.Extend(context.Background(), nil, []Item{{Kind: User, Text: randomLetters(4 << 20)}, {Kind: Answer, Text: "a"}, userHi})
+	_, err := Extend(context.Background(), rc, nil, []Item{{Kind: User, Text: randomLetters(4 << 20)}, {Kind: Answer, Text: "a"}, userHi})
 	if err == nil || !strings.Contains(err.Error(), "at least 1048577 tokens") {
 		t.Errorf("%v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -21,8 +23,8 @@ type RoutingInfo struct {
 // RoutingInfo returns the description of the turn's request.
 func (t *Turn) RoutingInfo() RoutingInfo { return t.routing }
 
-func (rc *RequestContext) routing(tools []harmony.Namespace, before *Prefix, items []Item) RoutingInfo {
-	info := RoutingInfo{Items: before.settled + len(items), LastUserText: rc.lastUserText(before.lastUserText, items)}
+func routingOf(rc *request.Context, tools []harmony.Namespace, before *Prefix, items []item.Item) RoutingInfo {
+	info := RoutingInfo{Items: before.settled + len(items), LastUserText: lastUserText(rc, before.lastUserText, items)}
 	for i := range tools {
 		info.Tools += len(tools[i].Tools)
 	}
@@ -31,13 +33,13 @@ func (rc *RequestContext) routing(tools []harmony.Namespace, before *Prefix, ite
 
 // lastUserText returns the beginning of the last user's text of items; before, if
 // they have none.
-func (rc *RequestContext) lastUserText(before string, items []Item) string {
+func lastUserText(rc *request.Context, before string, items []item.Item) string {
 	if rc.Limits.LastUserTextBytes <= 0 {
 		return ""
 	}
 
 	for i := len(items) - 1; i >= 0; i-- {
-		if items[i].Kind == User && !items[i].Summary {
+		if items[i].Kind == item.User && !items[i].Summary {
 			return concise(items[i].Text, rc.Limits.LastUserTextBytes)
 		}
 	}

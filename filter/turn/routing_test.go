@@ -49,7 +49,7 @@ func TestRoutingInfo(t *testing.T) {
 	}
 
 	for cut := range len(items) {
-		before, err := rc.Extend(context.Background(), nil, items[:cut])
+		before, err := Extend(context.Background(), rc, nil, items[:cut])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func TestSchemaOfTooMuchWork(t *testing.T) {
 		if strict {
 			in.Strict = map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "bad"}: true}
 		}
-		_, err := rc.Prepare(t.Context(), in)
+		_, err := Prepare(t.Context(), rc, in)
 		if err == nil || err.Status != http.StatusBadRequest || !strings.Contains(err.Message, `tool "bad": its parameters take too many steps`) {
 			t.Errorf("strict %t: %v", strict, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -35,13 +36,13 @@ func TestSchemasTakeRoom(t *testing.T) {
 			Tools: []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: []byte(schema(values))}}}},
 			Items: []Item{{Kind: User, Text: "x"}},
 		}
-		_, err := rc.newRequestToolset(in, &Prefix{}, in.Items)
+		_, err := newRequestToolset(rc, in, &Prefix{}, in.Items)
 		if (err == full) != large || (taken > 0) != large {
 			t.Errorf("a tool of %d values: %v, %d bytes", values, err, taken)
 		}
 
 		taken = 0
-		_, err = rc.SchemaFormat(jsontext.Field{Result: gjson.Parse(schema(values))})
+		_, err = fields.SchemaFormat(rc, jsontext.Field{Result: gjson.Parse(schema(values))})
 		if (err == full) != large || (taken > 0) != large {
 			t.Errorf("a format of %d values: %v, %d bytes", values, err, taken)
 		}

@@ -11,56 +11,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// ToolName is a tool by the client's names, and as such the one identity that a tool has: the
-// names that the model sees lead to it.
-type ToolName struct {
-	// [FunctionsNamespace] for plain functions.
-	Namespace string
-	// "" where a built-in namespace itself is the tool.
-	Name string
-	// One of [Input].Builtins, and not a tool of the client with the same names.
-	Builtin bool
-}
-
-// isCode reports whether the tool is called with code, because it is a namespace.
-func (n ToolName) isCode() bool { return n.Builtin && n.Name == "" }
-
-// Choice restricts what the model may do with the tools.
-type Choice struct {
-	// At least one call, and no answer.
-	Required bool
-	// The only tools that may be called; nil: all, but if Required built-in tools only if there
-	// are no others.
-	Allowed []ToolName
-}
-
-// allowed returns the tools that may be called as a set; nil: all.
-func (c *Choice) allowed() map[ToolName]bool {
-	if c.Allowed == nil {
-		return nil
-	}
-	set := make(map[ToolName]bool, len(c.Allowed))
-	for _, name := range c.Allowed {
-		set[name] = true
-	}
-
-	return set
-}
-
-// Format is the output format: the form that the answer must have.
-type Format struct {
-	Answer constraint.Answer
-	// What the prompt says about it; nil: nothing.
-	Announced *harmony.ResponseFormat
-	// The whole schema is enforced, not only the part that grammars can express.
-	Strict bool
-	// The field of the request that has it, once it is set.
-	path string
-}
 
 // maxStrictSchemas bounds the schemas that an engine has to compile into a
 // grammar, in bytes.
@@ -69,7 +23,7 @@ const maxStrictSchemas = 512 << 10
 // narrow returns the choice of a request. If a call is required and the client
 // has tools of its own, only these count: a call of a built-in tool is not the
 // call that such a client waits for.
-func (s *toolset) narrow(choice Choice) Choice {
+func (s *toolset) narrow(choice request.Choice) request.Choice {
 	if !choice.Required || choice.Allowed != nil || len(s.namespaces) == 0 && s.joined == nil || len(s.builtins) == 0 {
 		return choice
 	}
@@ -83,7 +37,9 @@ func (s *toolset) narrow(choice Choice) Choice {
 
 // newSpec returns the spec of a request's output; the zero value allows any
 // output.
-func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierror.Error) {
+func newSpec(
+	rc *request.Context, in *request.Input, choice request.Choice, tools *toolset,
+) (constraint.Spec, *apierror.Error) {
 	spec := constraint.Spec{Required: choice.Required, Parallel: !in.OneCall}
 	if in.Format != nil {
 		spec.Answer = in.Format.Answer
@@ -91,7 +47,7 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 
 	collected := callable{
 		rc: rc, in: in, tools: tools,
-		required: choice.Required, chosen: choice.allowed(),
+		required: choice.Required, chosen: choice.AllowedSet(),
 	}
 	err := tools.each(collected.add)
 	spec.Tools = collected.found
@@ -123,17 +79,17 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 // callable collects the tools of a spec: those that may be called, each with what its
 // arguments must be.
 type callable struct {
-	rc    *RequestContext
-	in    *Input
+	rc    *request.Context
+	in    *request.Input
 	tools *toolset
 	// One of the tools must be called.
 	required bool
 	// The only ones that may be called; nil: all.
-	chosen map[ToolName]bool
+	chosen map[item.ToolName]bool
 
 	// What was found.
 	found []constraint.Tool
-	names map[ToolName]bool
+	names map[item.ToolName]bool
 
 	// Bytes of the schemas of the strict tools so far.
 	strictBytes int
@@ -147,7 +103,7 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 		return nil
 	}
 	if c.names == nil { // most requests have no tools
-		c.names = map[ToolName]bool{}
+		c.names = map[item.ToolName]bool{}
 	}
 	c.names[name] = true
 
@@ -168,20 +124,20 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 
 	// A client that requires a call waits for one that it can execute: its tools' schemas are
 	// enforced too, as far as there is room beside those of the strict ones.
-	schema, err := c.rc.strictSchema(strict, name, parameters)
+	schema, err := strictSchema(c.rc, strict, name, parameters)
 	var enforced constraint.Value
 	if c.required && !strict && !name.Builtin {
 		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes)
 	}
 	c.found = append(c.found, constraint.Tool{
-		Recipient: recipient, Builtin: name.Builtin, Code: name.isCode(), Schema: schema, Enforced: enforced,
+		Recipient: recipient, Builtin: name.Builtin, Code: name.IsCode(), Schema: schema, Enforced: enforced,
 	})
 	return err
 }
 
 // grammarOf returns the grammar of the arguments of a tool; "" if it has none, or if
 // another definition has replaced the tool.
-func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
+func (s *toolset) grammarOf(in *request.Input, recipient string) constraint.Grammar {
 	if s.joined != nil {
 		if _, replaced := s.joined.at[recipient]; replaced {
 			return ""
@@ -192,8 +148,8 @@ func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
 // need to be a JSON object.
-func (rc *RequestContext) strictSchema(
-	strict bool, name ToolName, schema json.RawMessage,
+func strictSchema(
+	rc *request.Context, strict bool, name item.ToolName, schema json.RawMessage,
 ) (json.RawMessage, *apierror.Error) {
 	if !strict {
 		return nil, nil
@@ -203,7 +159,7 @@ func (rc *RequestContext) strictSchema(
 	}
 
 	if err := constraint.CheckSchema(rc.Work, schema, true); err != nil {
-		if refusal := rc.workRefused("tools" + parametersPath(name, err)); refusal != nil {
+		if refusal := rc.WorkRefused("tools" + parametersPath(name, err)); refusal != nil {
 			return nil, refusal
 		}
 		return nil, apierror.Invalid(
@@ -260,7 +216,7 @@ func objectSchema(schema json.RawMessage) json.RawMessage {
 
 // parametersPath returns where the fault in a tool's schema is, as a path below
 // "tools"; "" for the schema as a whole.
-func parametersPath(name ToolName, err error) string {
+func parametersPath(name item.ToolName, err error) string {
 	if path := constraint.SchemaPath(err); path != "" {
 		return "." + name.Name + ".parameters" + path
 	}
@@ -274,22 +230,24 @@ type laterSpec struct {
 	verifier verifier
 }
 
-// later returns the spec of the later turns, in which no call is required any
+// newLaterSpec returns the spec of the later turns, in which no call is required any
 // more; nil: it is that of the first turn.
-func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolset) (*laterSpec, *apierror.Error) {
+func newLaterSpec(
+	rc *request.Context, in *request.Input, first *constraint.Spec, tools *toolset,
+) (*laterSpec, *apierror.Error) {
 	if !first.Required {
 		return nil, nil
 	}
 
-	choice := Choice{Allowed: in.Choice.Allowed}
-	spec, err := rc.newSpec(in, choice, tools)
+	choice := request.Choice{Allowed: in.Choice.Allowed}
+	spec, err := newSpec(rc, in, choice, tools)
 	l := &laterSpec{}
 	if err == nil {
 		l.format = spec.Format(rc.Work)
 	}
 
 	if l.format != nil {
-		l.verifier, err = rc.newVerifier(in, &spec, choice, tools)
+		l.verifier, err = newVerifier(rc, in, &spec, choice, tools)
 	}
 	return l, err
 }

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
 // textReader returns the texts that are kept under these names, by name. It may
@@ -14,7 +17,7 @@ type textReader func(names []string) (map[string]string, error)
 
 // keptItems are items with what is kept of them.
 type keptItems struct {
-	items []Item
+	items []item.Item
 	// What of them an answer turns into what the client has sent.
 	passing []passingStep
 	// The choices for which something is kept.
@@ -39,16 +42,16 @@ type openStep struct {
 // those that the client has sent.
 type passingStep struct {
 	begin, end int
-	sent       []Item
+	sent       []item.Item
 }
 
 // answered returns the items as they are once an answer follows them, except for reasoning.
-func (k *keptItems) answered() []Item {
+func (k *keptItems) answered() []item.Item {
 	if len(k.passing) == 0 {
 		return k.items
 	}
 
-	items := make([]Item, 0, len(k.items))
+	items := make([]item.Item, 0, len(k.items))
 	from := 0
 	for _, step := range k.passing {
 		items = append(append(items, k.items[from:step.begin]...), step.sent...)
@@ -70,18 +73,18 @@ func (k *keptItems) cut() {
 // else than reasoning: the engine has them up to there. Of others nothing is read: the model does not see
 // their reasoning any more, and a prompt must not change when the store drops what it has of them. On an
 // error it returns the items alone.
-func (rc *RequestContext) withKept(ctx context.Context, before *Prefix, items []Item) (keptItems, error) {
+func withKept(ctx context.Context, rc *request.Context, before *Prefix, items []item.Item) (keptItems, error) {
 	if rc.Memory == nil {
 		return keptItems{items: items}, nil
 	}
 
 	room := 0
-	kept, err := rc.insertKept(before, items, func(names []string) (map[string]string, error) {
+	kept, err := insertKept(rc, before, items, func(names []string) (map[string]string, error) {
 		texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // insertKept says what was read
 		}
-		return rc.affordable(texts, &room), nil
+		return affordable(rc, texts, &room), nil
 	})
 	kept.room = room
 	return kept, err
@@ -93,7 +96,7 @@ const writtenFactor = 3
 
 // affordable returns the texts, and without what the model wrote if the request has not the memory or
 // not the work for reading that. What is taken of the memory is added to room.
-func (rc *RequestContext) affordable(texts map[string]string, room *int) map[string]string {
+func affordable(rc *request.Context, texts map[string]string, room *int) map[string]string {
 	size := 0
 	for name, text := range texts {
 		if isWrittenKey(name) {
@@ -122,8 +125,8 @@ func (rc *RequestContext) affordable(texts map[string]string, room *int) map[str
 	return rest
 }
 
-// rendered gives the memory of items back that have been rendered.
-func (rc *RequestContext) rendered(kept *keptItems) {
+// giveRoomBack gives the memory of items back that have been rendered.
+func giveRoomBack(rc *request.Context, kept *keptItems) {
 	if kept.room > 0 {
 		_ = rc.Room(-kept.room)
 		kept.room = 0
@@ -131,8 +134,8 @@ func (rc *RequestContext) rendered(kept *keptItems) {
 }
 
 // insertKept is withKept for any reader.
-func (rc *RequestContext) insertKept(before *Prefix, items []Item, read textReader) (keptItems, error) {
-	exact := rc.Model.History == HistoryExact
+func insertKept(rc *request.Context, before *Prefix, items []item.Item, read textReader) (keptItems, error) {
+	exact := rc.Model.History == request.HistoryExact
 	steps := stepsWithCalls(items, exact)
 	steps = steps[firstKept(len(steps), exact):]
 
@@ -151,7 +154,7 @@ func (rc *RequestContext) insertKept(before *Prefix, items []Item, read textRead
 	if anyAnswer(items) {
 		before = nil
 	}
-	kept.items = make([]Item, 0, len(items)+len(steps))
+	kept.items = make([]item.Item, 0, len(items)+len(steps))
 	kept.reasoned = map[string]bool{}
 	from := 0
 	for i := range steps {
@@ -162,7 +165,7 @@ func (rc *RequestContext) insertKept(before *Prefix, items []Item, read textRead
 		}
 		kept.items = append(kept.items, items[from:step.begin]...)
 
-		if end := rc.insertChoice(&kept, items, step, found); end > step.begin {
+		if end := insertChoice(rc, &kept, items, step, found); end > step.begin {
 			from = end
 			continue
 		}
@@ -178,7 +181,7 @@ func (rc *RequestContext) insertKept(before *Prefix, items []Item, read textRead
 
 // insertChoice adds the step as the model wrote it, and returns where it ends in the original items; 0: it
 // is not, or not what the model wrote.
-func (rc *RequestContext) insertChoice(kept *keptItems, items []Item, s *step, found *foundTexts) (end int) {
+func insertChoice(rc *request.Context, kept *keptItems, items []item.Item, s *step, found *foundTexts) (end int) {
 	place := openStep{begin: s.begin, items: len(kept.items), choices: len(found.kept)}
 	if first := found.first(s); !kept.reasoned[first] {
 		place.first = first
@@ -188,7 +191,7 @@ func (rc *RequestContext) insertChoice(kept *keptItems, items []Item, s *step, f
 		return 0
 	}
 
-	same, end, open := rc.asWritten(items, s.begin, choice)
+	same, end, open := asWritten(rc, items, s.begin, choice)
 	if open && kept.open == nil {
 		kept.open = &place
 	}
@@ -208,7 +211,7 @@ func (rc *RequestContext) insertChoice(kept *keptItems, items []Item, s *step, f
 
 // insertReasoning adds the reasoning that led to the step where the client has sent none, or the rest of
 // it, and returns where the original items go on.
-func (k *keptItems) insertReasoning(items []Item, s *step, found *foundTexts) (from int) {
+func (k *keptItems) insertReasoning(items []item.Item, s *step, found *foundTexts) (from int) {
 	// The calls of one choice can be several steps here. Its reasoning led to the first of them.
 	first := found.first(s)
 	text, ok := found.reasoning(s)
@@ -220,12 +223,12 @@ func (k *keptItems) insertReasoning(items []Item, s *step, found *foundTexts) (f
 	sent := items[s.begin:s.end]
 	switch {
 	case !s.reasoned:
-		k.items = append(k.items, Item{Kind: Reasoning, Text: text})
+		k.items = append(k.items, item.Item{Kind: item.Reasoning, Text: text})
 		return s.begin
 	case isRest(joinTexts(reasoningOf(sent), asIs), text):
-		k.items = append(k.items, Item{Kind: Reasoning, Text: text})
+		k.items = append(k.items, item.Item{Kind: item.Reasoning, Text: text})
 		for i := range sent {
-			if sent[i].Kind != Reasoning {
+			if sent[i].Kind != item.Reasoning {
 				k.items = append(k.items, sent[i])
 			}
 		}
@@ -235,10 +238,10 @@ func (k *keptItems) insertReasoning(items []Item, s *step, found *foundTexts) (f
 }
 
 // reasoningOf returns the texts of reasoning among items.
-func reasoningOf(items []Item) []string {
+func reasoningOf(items []item.Item) []string {
 	var texts []string
 	for i := range items {
-		if items[i].Kind == Reasoning {
+		if items[i].Kind == item.Reasoning {
 			texts = append(texts, items[i].Text)
 		}
 	}
@@ -268,7 +271,7 @@ type step struct {
 const maxKeptSteps = 1024
 
 // stepsWithCalls returns the steps that have calls: those after the last answer, or all.
-func stepsWithCalls(items []Item, all bool) []step {
+func stepsWithCalls(items []item.Item, all bool) []step {
 	var steps []step
 	// Of the current step; called: one of its calls is listed.
 	var now step
@@ -277,20 +280,20 @@ func stepsWithCalls(items []Item, all bool) []step {
 	open := 0
 
 	for i := range items {
-		switch item := &items[i]; item.Kind {
-		case Reasoning:
-			now.reasoned = now.reasoned || !item.blank()
-		case Call:
+		switch it := &items[i]; it.Kind {
+		case item.Reasoning:
+			now.reasoned = now.reasoned || !it.Blank()
+		case item.Call:
 			if !called {
-				now.call, now.end = item.CallID, i
+				now.call, now.end = it.CallID, i
 				steps = append(steps, now)
 			}
 			called = true
-		case Preamble:
+		case item.Preamble:
 		// Found by a call of the same turn, or of the one before.
 		default:
 			now, called = step{begin: i + 1}, false
-			if !item.isAnswer() {
+			if !it.IsAnswer() {
 				continue
 			}
 			if !all {

@@ -7,20 +7,15 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// maxNameBytes bounds the names of tools and the ids of calls, in bytes.
-const maxNameBytes = 256
-
-// reserved holds the names that have a meaning for the model.
-var reserved = map[string]bool{"functions": true, "browser": true, "python": true, "container": true}
 
 // toolset maps the tools of one request between the client's names and the names
 // that the model sees.
@@ -30,9 +25,9 @@ type toolset struct {
 	// Of the system message, with the model's names.
 	builtins []harmony.Namespace
 	// By the model's namespace.name, or by a built-in namespace.
-	byRecipient map[string]ToolName
+	byRecipient map[string]item.ToolName
 	// By the model's name, without namespace.
-	byName map[string][]ToolName
+	byName map[string][]item.ToolName
 
 	// Of byRecipient and byName; nil: not needed yet.
 	spellings *spellings
@@ -40,27 +35,27 @@ type toolset struct {
 	joined *joinedSet
 
 	// How arguments are read: the only parameter of tools that take one, a string.
-	texts map[ToolName]textParameter
+	texts map[item.ToolName]textParameter
 	// See [Input].AsIs.
-	asIs map[ToolName]bool
+	asIs map[item.ToolName]bool
 	// See [Input].Withdrawn.
-	withdrawn map[ToolName]bool
+	withdrawn map[item.ToolName]bool
 	// See [Input].Strict.
-	enforced map[ToolName]bool
+	enforced map[item.ToolName]bool
 	// Of the tools that join: the arguments must follow their schemas.
-	strict map[ToolName]bool
+	strict map[item.ToolName]bool
 
 	// By which arguments are checked; nil: they are not.
-	schemas map[ToolName]json.RawMessage
+	schemas map[item.ToolName]json.RawMessage
 	// Of these schemas, as far as they were needed.
-	checkers map[ToolName]checker
+	checkers map[item.ToolName]checker
 	// Of arguments that are asked for again, as far as they were needed.
-	formats map[ToolName]constraint.Format
+	formats map[item.ToolName]constraint.Format
 }
 
 // newToolset checks the tools of a request and returns their toolset.
-func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
-	set := &toolset{byRecipient: map[string]ToolName{}, byName: map[string][]ToolName{}}
+func newToolset(namespaces, builtins []harmony.Namespace, limits request.Limits) (*toolset, *apierror.Error) {
+	set := &toolset{byRecipient: map[string]item.ToolName{}, byName: map[string][]item.ToolName{}}
 	spaces := map[string]bool{}
 	var twice []string
 	count := 0
@@ -74,7 +69,8 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 		}
 
 		seen := harmony.Namespace{
-			Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools)),
+			Name: item.ModelNamespace(ns.Name), Description: ns.Description,
+			Tools: make([]harmony.Tool, 0, len(ns.Tools)),
 		}
 		if spaces[seen.Name] {
 			return nil, apierror.Invalid("tools",
@@ -89,8 +85,8 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 				return nil, err
 			}
 
-			client := ToolName{strings.Clone(ns.Name), strings.Clone(declared.Name), false}
-			declared.Name = ModelName(declared.Name)
+			client := item.ToolName{Namespace: strings.Clone(ns.Name), Name: strings.Clone(declared.Name)}
+			declared.Name = item.ModelName(declared.Name)
 			recipient := seen.Name + "." + declared.Name
 			if _, taken := set.byRecipient[recipient]; taken {
 				twice = append(twice, client.Name)
@@ -123,14 +119,14 @@ func sameNames(names []string) *apierror.Error {
 }
 
 // repairs reports whether the arguments of calls of a tool are repaired.
-func (s *toolset) repairs(m *Model, name ToolName) bool {
-	if m.ToolArguments == ArgumentsPass {
+func (s *toolset) repairs(m *request.Model, name item.ToolName) bool {
+	if m.ToolArguments == request.ArgumentsPass {
 		return false
 	}
 
 	// Code is no JSON, and nobody knows what an unknown tool takes. What a grammar enforces is
 	// right already, or was cut.
-	return !name.isCode() && name.Namespace != "" && !s.asIs[name] && !s.enforced[name] && !s.strict[name]
+	return !name.IsCode() && name.Namespace != "" && !s.asIs[name] && !s.enforced[name] && !s.strict[name]
 }
 
 // textParameter is the only parameter of a tool, a string of any text.
@@ -143,7 +139,7 @@ type textParameter struct {
 // repairer returns the repairer of a call of a tool. A header that does not say that the arguments
 // are JSON may have the only parameter's text behind it: gpt-oss calls python with code, and
 // browser.search with JSON, both under "code".
-func (s *toolset) repairer(called ToolName, contentType string) *arguments.Repairer {
+func (s *toolset) repairer(called item.ToolName, contentType string) *arguments.Repairer {
 	only := s.texts[called]
 	if only.name == "" || isJSONType(contentType) {
 		return arguments.New(only.name)
@@ -162,7 +158,7 @@ func isJSONType(contentType string) bool {
 
 // typeOf returns the content type of a call, which a model may write at the end of the
 // recipient: functions.searchjson.
-func typeOf(header *harmony.Header, called ToolName) string {
+func typeOf(header *harmony.Header, called item.ToolName) string {
 	if header.ContentType != "" {
 		return header.ContentType
 	}
@@ -200,7 +196,7 @@ func takesText(schema gjson.Result) bool {
 }
 
 // addText notes the parameter of a tool that takes one, if it is a string of any text.
-func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
+func (s *toolset) addText(t item.ToolName, parameters json.RawMessage) {
 	if len(parameters) > maxTextSchema || bytes.Count(parameters, []byte(`"type"`)) > 2 {
 		return
 	}
@@ -232,14 +228,14 @@ func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 		return
 	}
 	if s.texts == nil {
-		s.texts = map[ToolName]textParameter{}
+		s.texts = map[item.ToolName]textParameter{}
 	}
 	s.texts[t] = textParameter{name: strings.Clone(only), optional: required == 0}
 }
 
 // addBuiltins adds the tools of the system message. Their namespaces are names of
 // the model. If a call has no namespace, the client's tools take precedence.
-func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
+func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits request.Limits) *apierror.Error {
 	if len(namespaces) == 0 {
 		return nil
 	}
@@ -260,16 +256,16 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 		seen := harmony.Namespace{Name: ns.Name, Description: ns.Description}
 
 		// By the name that the model sees.
-		named := map[string]ToolName{}
+		named := map[string]item.ToolName{}
 		if len(ns.Tools) == 0 {
-			named[ns.Name] = ToolName{ns.Name, "", true}
+			named[ns.Name] = item.ToolName{Namespace: ns.Name, Name: "", Builtin: true}
 		}
 		for _, declared := range ns.Tools {
 			if err := limits.CheckTool(declared); err != nil {
 				return err
 			}
-			client := ToolName{ns.Name, declared.Name, true}
-			declared.Name = plainName(declared.Name)
+			client := item.ToolName{Namespace: ns.Name, Name: declared.Name, Builtin: true}
+			declared.Name = item.PlainName(declared.Name)
 			if _, twice := named[declared.Name]; twice {
 				return apierror.Invalid("tools",
 					"Two tools of the namespace %q have the name %q, or names that differ only in characters "+
@@ -280,7 +276,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 		}
 
 		for name, declared := range named {
-			s.byRecipient[recipient(declared)] = declared
+			s.byRecipient[item.Recipient(declared)] = declared
 			if !taken[fold(name)] {
 				s.byName[name] = append(s.byName[name], declared)
 			}
@@ -320,76 +316,4 @@ func (s *toolset) each(offer func(recipient string, parameters json.RawMessage) 
 		}
 	}
 	return s.eachJoined(visit)
-}
-
-// CheckTool returns why a tool cannot be offered: it has no name, a name of more
-// than 256 bytes, or parameters that are too large or nest too deep. nil means
-// that it can.
-func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
-	switch {
-	case t.Name == "":
-		return apierror.Invalid("tools", "A tool has no name. Give every tool one.")
-	case len(t.Name) > maxNameBytes:
-		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", maxNameBytes)
-	case len(t.Parameters) > l.SchemaBytes:
-		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
-	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
-		return apierror.Invalid("tools",
-			"The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
-	}
-	return nil
-}
-
-// recipient returns the recipient of calls of a tool. The tool need not be offered:
-// it may be one of the conversation's earlier calls.
-func recipient(t ToolName) string {
-	switch {
-	case !t.Builtin:
-		return modelNamespace(t.Namespace) + "." + ModelName(t.Name)
-	case t.isCode():
-		return t.Namespace
-	}
-	return t.Namespace + "." + plainName(t.Name)
-}
-
-func modelNamespace(namespace string) string {
-	if namespace == "" || namespace == FunctionsNamespace {
-		return FunctionsNamespace
-	}
-	return ModelName(namespace)
-}
-
-// ModelName returns the name that the model sees for a client's name: other
-// characters than letters of any script, digits, _ and - become _, and a reserved name
-// gets a _ at its end.
-func ModelName(name string) string {
-	if reserved[name] {
-		return name + "_"
-	}
-	return plainName(name)
-}
-
-// plainName replaces all characters of a name except letters, digits, _ and - by _.
-// Letters with marks are composed, as models write them.
-func plainName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if harmony.IsNameRune(r) {
-			return r
-		}
-		return '_'
-	}, norm.NFC.String(name))
-}
-
-// isPlain reports whether a text has only ASCII letters, digits, _ and -.
-func isPlain(text string) bool {
-	for i := range len(text) {
-		if !isNameByte(text[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func isNameByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }

@@ -7,13 +7,15 @@ import (
 	"sort"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// room returns how many tokens a truncated conversation may have. The rest of the
+// roomForPrompt returns how many tokens a truncated conversation may have. The rest of the
 // context is for the reply: max_tokens of the request, or else an eighth of the
 // context.
-func (rc *RequestContext) room(in *Input) int {
+func roomForPrompt(rc *request.Context, in *request.Input) int {
 	length := rc.ContextLength()
 	reply := in.Engine.MaxTokens
 	if reply <= 0 || reply >= length {
@@ -22,14 +24,14 @@ func (rc *RequestContext) room(in *Input) int {
 	return length - reply
 }
 
-// truncated renders the conversation without its oldest turns. It drops as few
+// truncatedPrompt renders the conversation without its oldest turns. It drops as few
 // turns as possible, and never the last one or instructions. items are those
 // after the request's prefix, with what is kept of them; the items of the prefix
 // are read.
-func (rc *RequestContext) truncated(
-	ctx context.Context, in *Input, head *head, items []Item,
+func truncatedPrompt(
+	ctx context.Context, rc *request.Context, in *request.Input, head *head, items []item.Item,
 ) ([]harmony.Token, *apierror.Error) {
-	if in.Before != nil {
+	if prefixOf(in) != nil {
 		all, err := in.Whole()
 		if err != nil {
 			return nil, err
@@ -42,22 +44,22 @@ func (rc *RequestContext) truncated(
 		read, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		// A fault has been noted by Prepare.
-		kept, _ := rc.withKept(read, nil, items)
-		defer rc.rendered(&kept)
+		kept, _ := withKept(read, rc, nil, items)
+		defer giveRoomBack(rc, &kept)
 		items = kept.items
 	}
 
-	whole := rendering{rc, rc.renderLimit()}
+	whole := rendering{rc, rc.RenderLimit()}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
 		return whole.prompt(ctx, head, &Prefix{}, items)
 	}
 	// Each try has the tools of the conversation join again.
-	if err := rc.spendJoins(joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
+	if err := spendJoins(rc, joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
 		return nil, err
 	}
 
-	tried := rendering{rc, rc.room(in)}
+	tried := rendering{rc, roomForPrompt(rc, in)}
 	from := sort.Search(len(starts)-1, func(i int) bool {
 		prompt, err := tried.prompt(ctx, head, &Prefix{}, without(items, starts[i]))
 		return err != nil && !tooLong(err) || err == nil && len(prompt) <= tried.limit
@@ -69,18 +71,18 @@ func (rc *RequestContext) truncated(
 // the first: at a user's text before which every call has its output. Texts in a
 // row begin one turn. A summary always begins one: what precedes it can be
 // dropped.
-func turnStarts(items []Item) []int {
+func turnStarts(items []item.Item) []int {
 	var starts []int
 	// The items before the first user's text are instructions, which are never dropped.
 	first, open := true, 0
 	for i := range items {
 		switch items[i].Kind {
-		case Call:
+		case item.Call:
 			open++
-		case Result:
+		case item.Result:
 			open--
-		case User:
-			if !first && open == 0 && (items[i].Summary || items[i-1].Kind != User) {
+		case item.User:
+			if !first && open == 0 && (items[i].Summary || items[i-1].Kind != item.User) {
 				starts = append(starts, i)
 			}
 			first = false
@@ -91,8 +93,8 @@ func turnStarts(items []Item) []int {
 
 // without returns the conversation from the item at start on, and the instructions
 // and tools before it.
-func without(items []Item, start int) []Item {
-	dropped := func(i Item) bool { return i.Kind != Instructions && i.Kind != Tools }
+func without(items []item.Item, start int) []item.Item {
+	dropped := func(i item.Item) bool { return i.Kind != item.Instructions && i.Kind != item.Tools }
 	kept := slices.DeleteFunc(slices.Clone(items[:start]), dropped)
 	return append(kept, items[start:]...)
 }

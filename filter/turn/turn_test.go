@@ -53,7 +53,7 @@ func functions(names ...string) []harmony.Namespace {
 
 func prepare(t testing.TB, rc *RequestContext, in *Input) *Turn {
 	t.Helper()
-	turn, err := rc.Prepare(context.Background(), in)
+	turn, err := Prepare(context.Background(), rc, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,24 +325,24 @@ func TestResolve(t *testing.T) {
 		tool ToolName
 		address
 	}{
-		"functions.search":                {ToolName{"functions", "search", false}, offered},
-		"mcp__x.twice":                    {ToolName{"mcp__x", "twice", false}, offered},
-		"search":                          {ToolName{"functions", "search", false}, offered},
-		"functions.echo":                  {ToolName{"mcp__x", "echo", false}, offered},
-		"final":                           {ToolName{"functions", "final", false}, offered},
-		"Functions.getWeather":            {ToolName{"functions", "get_weather", false}, respelled},
-		"functions.get_weather.json":      {ToolName{"functions", "get_weather", false}, respelled},
-		"functions.get_weathercommentary": {ToolName{"functions", "get_weather", false}, respelled},
-		"functions.a.b":                   {ToolName{"functions", "a.b", false}, respelled},
-		"mcp_x.Echo":                      {ToolName{"mcp__x", "echo", false}, respelled},
-		"functions.Twice":                 {ToolName{"functions", "twice", false}, respelled},
-		"twice":                           {ToolName{"", "twice_", false}, unknown},
-		"browser.search":                  {ToolName{"", "browser_search", false}, unknown},
-		"browser.Search":                  {ToolName{"", "browser_Search", false}, unknown},
-		"mcp__x.search":                   {ToolName{"", "mcp__x_search", false}, unknown},
-		"mcp__y.echo":                     {ToolName{"", "mcp__y_echo", false}, unknown},
-		"functions.nope":                  {ToolName{"", "nope", false}, unknown},
-		"python":                          {ToolName{"", "python", false}, unknown},
+		"functions.search":                {ToolName{Namespace: "functions", Name: "search"}, offered},
+		"mcp__x.twice":                    {ToolName{Namespace: "mcp__x", Name: "twice"}, offered},
+		"search":                          {ToolName{Namespace: "functions", Name: "search"}, offered},
+		"functions.echo":                  {ToolName{Namespace: "mcp__x", Name: "echo"}, offered},
+		"final":                           {ToolName{Namespace: "functions", Name: "final"}, offered},
+		"Functions.getWeather":            {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
+		"functions.get_weather.json":      {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
+		"functions.get_weathercommentary": {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
+		"functions.a.b":                   {ToolName{Namespace: "functions", Name: "a.b"}, respelled},
+		"mcp_x.Echo":                      {ToolName{Namespace: "mcp__x", Name: "echo"}, respelled},
+		"functions.Twice":                 {ToolName{Namespace: "functions", Name: "twice"}, respelled},
+		"twice":                           {ToolName{Namespace: "", Name: "twice_"}, unknown},
+		"browser.search":                  {ToolName{Namespace: "", Name: "browser_search"}, unknown},
+		"browser.Search":                  {ToolName{Namespace: "", Name: "browser_Search"}, unknown},
+		"mcp__x.search":                   {ToolName{Namespace: "", Name: "mcp__x_search"}, unknown},
+		"mcp__y.echo":                     {ToolName{Namespace: "", Name: "mcp__y_echo"}, unknown},
+		"functions.nope":                  {ToolName{Namespace: "", Name: "nope"}, unknown},
+		"python":                          {ToolName{Namespace: "", Name: "python"}, unknown},
 		"assistant":                       {ToolName{}, noRecipient},
 		"functions.":                      {ToolName{}, noRecipient},
 		"<|channel|>commentary":           {ToolName{}, noRecipient},

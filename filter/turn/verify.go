@@ -8,8 +8,9 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // verifier verifies that output follows its spec: for engines that accept a
@@ -24,12 +25,12 @@ type verifier struct {
 	// Of calls are JSON objects.
 	arguments bool
 	// Nil: all.
-	allowed map[ToolName]bool
+	allowed map[item.ToolName]bool
 
 	// Of the answer; nil: not verified.
 	schema *constraint.Validator
 	// Of the arguments of strict tools; nil: not verified.
-	strict map[ToolName]*constraint.Validator
+	strict map[item.ToolName]*constraint.Validator
 	// No grammar of an engine enforces the spec.
 	alone bool
 	// Or not all of it: the reply is checked before the client gets any of it.
@@ -45,11 +46,11 @@ type verifier struct {
 
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
 // strict schemas are verified, and only those that can be.
-func (rc *RequestContext) newVerifier(
-	in *Input, spec *constraint.Spec, choice Choice, tools *toolset,
+func newVerifier(
+	rc *request.Context, in *request.Input, spec *constraint.Spec, choice request.Choice, tools *toolset,
 ) (verifier, *apierror.Error) {
 	rules := verifier{
-		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked,
+		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.AllowedSet(), alone: rc.Checked,
 	}
 	room := roomTaken{rc: rc}
 	var err error
@@ -74,7 +75,7 @@ func (rc *RequestContext) newVerifier(
 		}
 	}
 
-	rules.strict = map[ToolName]*constraint.Validator{}
+	rules.strict = map[item.ToolName]*constraint.Validator{}
 	for _, called := range spec.Tools {
 		name := tools.byRecipient[called.Recipient]
 		if !tools.isStrict(in, name) || called.Schema == nil {
@@ -103,35 +104,6 @@ const (
 	valueBytes = 64
 )
 
-const (
-	// largeSchema is the length from which on what is made of a schema takes room. A shorter one
-	// is read before the scheduler lets another request have its turn.
-	largeSchema = 32 << 10
-	// schemaValueBytes is about what a value of a schema takes while the schema is read and
-	// written for the model: two bytes of text can be one.
-	schemaValueBytes = 128
-)
-
-// roomForSchemas takes room for what is made of schemas, before any of it is.
-func (rc *RequestContext) roomForSchemas(namespaces []harmony.Namespace) *apierror.Error {
-	for i := range namespaces {
-		for _, t := range namespaces[i].Tools {
-			if err := rc.roomForSchema(t.Parameters); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
-}
-
-func (rc *RequestContext) roomForSchema(schema json.RawMessage) *apierror.Error {
-	if len(schema) < largeSchema {
-		return nil
-	}
-	return rc.Room(schemaValueBytes * constraint.Values(schema))
-}
-
 // bytesOfValidator is about what the validator of a schema takes, without its compiled patterns.
 func bytesOfValidator(schema json.RawMessage) int {
 	return bytes.Count(schema, []byte("{"))*validatorBytes + constraint.Values(schema)*valueBytes
@@ -140,7 +112,7 @@ func bytesOfValidator(schema json.RawMessage) int {
 // roomTaken is room that was taken for one thing: of the request's memory, until its reply has
 // ended.
 type roomTaken struct {
-	rc    *RequestContext
+	rc    *request.Context
 	bytes int
 	// Nil: there was room for all.
 	refusal *apierror.Error
@@ -160,7 +132,7 @@ func (r *roomTaken) refused(param string) *apierror.Error {
 	if r.refusal != nil {
 		return r.refusal
 	}
-	return r.rc.workRefused(param)
+	return r.rc.WorkRefused(param)
 }
 
 // giveBack returns the room of what was not made.
@@ -222,7 +194,7 @@ func (v *verifier) answerFollows(account *work.Account, text []byte) (bool, erro
 
 // argumentsFollow reports whether a text is the arguments of a call: one JSON object, of
 // the tool's schema if the tool is strict. The error is that of the account.
-func (v *verifier) argumentsFollow(account *work.Account, tool ToolName, text []byte) (bool, error) {
+func (v *verifier) argumentsFollow(account *work.Account, tool item.ToolName, text []byte) (bool, error) {
 	switch schema := v.strict[tool]; {
 	case !json.Valid(text) || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")):
 		return false, nil
@@ -233,11 +205,11 @@ func (v *verifier) argumentsFollow(account *work.Account, tool ToolName, text []
 	}
 }
 
-// verify makes a check of a text that a reader has read. If no engine enforces the spec,
+// verifyText makes a check of a text that a reader has read. If no engine enforces the spec,
 // the check has to be made, whatever it takes of what the request may still take.
-func (rc *RequestContext) verify(v *verifier, check func(account *work.Account) (bool, error)) bool {
+func verifyText(rc *request.Context, v *verifier, check func(account *work.Account) (bool, error)) bool {
 	if !v.alone && !v.held {
-		return rc.inline(check)
+		return rc.Inline(check)
 	}
 	ok, _ := check(rc.Work.After())
 
@@ -250,7 +222,7 @@ const codeViolation = "constraint_not_kept"
 // follows reports whether a text has the form that the spec demands. The error is the
 // account's.
 func (v *verifier) follows(account *work.Account, t *checkedText) (bool, error) {
-	if t.kind == Call {
+	if t.kind == item.Call {
 		return v.argumentsFollow(account, t.tool, t.text)
 	}
 	return v.answerFollows(account, t.text)
@@ -272,21 +244,21 @@ func (r *Reader) verifiesPart() bool {
 	if v.settled != Undecided {
 		return false
 	}
-	return r.part.kind == Answer && v.answer != nil || r.part.kind == Call && v.arguments && r.part.call != nil &&
-		!r.part.call.IsCode()
+	return r.part.kind == item.Answer && v.answer != nil ||
+		r.part.kind == item.Call && v.arguments && r.part.call != nil && !r.part.call.IsCode()
 }
 
 // verifyPart verifies the part, whose text is complete.
 func (r *Reader) verifyPart() {
 	rules := &r.turn.verifier
-	var called ToolName
+	var called item.ToolName
 	if r.part.call != nil {
-		called = r.part.call.tool()
+		called = r.part.call.Tool()
 	}
 
 	started := r.part.state != partUnseen
 	switch {
-	case r.part.kind == Answer && rules.required && rules.alone && started:
+	case r.part.kind == item.Answer && rules.required && rules.alone && started:
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
 	case r.check != nil:
@@ -295,7 +267,7 @@ func (r *Reader) verifyPart() {
 	default:
 		text := checkedText{r.part.kind, called, r.verified.text}
 		check := func(account *work.Account) (bool, error) { return rules.follows(account, &text) }
-		r.verified.violated = r.verified.violated || !r.turn.rc.verify(rules, check)
+		r.verified.violated = r.verified.violated || !verifyText(&r.turn.rc, rules, check)
 	}
 
 	r.verified.text = r.verified.text[:0]
@@ -323,7 +295,7 @@ func (r *Reader) verifyEnd() *apierror.Error {
 
 // violation ends the choice because its output violates the spec.
 func (r *Reader) violation() *apierror.Error {
-	r.ending.finish = FinishError
+	r.ending.finish = item.FinishError
 	r.repaired(repairFailed)
 
 	if r.turn.verifier.settled == Unchecked {

@@ -1,12 +1,11 @@
 package turn
 
 import (
-	"math"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -22,9 +21,6 @@ const (
 	InvalidCall    Interruption = "invalid_call"     // the arguments of a call are not those that its tool takes
 )
 
-// Unlimited is the budget of reasoning without a limit.
-const Unlimited = -1
-
 // watchRules says when the model is interrupted.
 type watchRules struct {
 	// Most tokens of reasoning in a turn; [Unlimited]: any number.
@@ -36,7 +32,9 @@ type watchRules struct {
 }
 
 // off reports whether the model is never interrupted.
-func (r watchRules) off() bool { return r.reasoning == Unlimited && r.reserve == 0 && r.repeats == 0 }
+func (r watchRules) off() bool {
+	return r.reasoning == request.Unlimited && r.reserve == 0 && r.repeats == 0
+}
 
 // Watcher watches the output of one choice, and finds where the model has to be
 // interrupted. Reasoning that is interrupted is ended for the model, which goes on with
@@ -144,7 +142,7 @@ func (w *Watcher) count(token harmony.Token) {
 // asksAgain reports whether arguments of calls that are not those that their tools take are
 // asked for again.
 func (t *Turn) asksAgain() bool {
-	return t.rc.Model.ToolArguments == ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil &&
+	return t.rc.Model.ToolArguments == request.ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil &&
 		len(t.tools.byRecipient) > 0
 }
 
@@ -238,7 +236,7 @@ func (w *Watcher) before(token harmony.Token) Interruption {
 	switch {
 	case !w.inside || !w.whole || token >= harmony.TokenStartOfText:
 		return NotInterrupted
-	case w.rules.reasoning != Unlimited && w.reasoning >= w.rules.reasoning:
+	case w.rules.reasoning != request.Unlimited && w.reasoning >= w.rules.reasoning:
 		return BudgetUsed
 	case w.limit > 0 && w.output >= w.limit:
 		return ReserveReached
@@ -259,7 +257,7 @@ func (w *Watcher) parse(token harmony.Token) (ended bool) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case harmony.MessageStart:
-			w.inside = e.Header.Recipient == "" && kindOf(e.Header.Channel) == Reasoning
+			w.inside = e.Header.Recipient == "" && item.KindOf(e.Header.Channel) == item.Reasoning
 			w.whole = true
 			w.call.begin(e.Header)
 		case harmony.Delta:
@@ -356,35 +354,17 @@ func (d *loopDetector) push(token harmony.Token) bool {
 	return found
 }
 
-// ReasoningLimits are a model's settings about its reasoning. A zero switches off.
-type ReasoningLimits struct {
-	// Most tokens of reasoning in a turn.
-	Budget int `json:"budget,omitempty"`
-	// The same, of an effort.
-	ByEffort map[harmony.Effort]int `json:"by_effort,omitempty"`
-	// Tokens of the output's limit that reasoning does not use.
-	ReserveFinal int `json:"reserve_final,omitempty"`
-	// How often the same sequence of tokens may come in a row.
-	MaxRepeats int `json:"max_repeats,omitempty"`
-}
-
-// watchRules returns what the request and its model demand. The least budget counts.
-func (rc *RequestContext) watchRules(in *Input) watchRules {
+// newWatchRules returns what the request and its model demand. The least budget counts.
+func newWatchRules(rc *request.Context, in *request.Input) watchRules {
 	limits := &rc.Model.Reasoning
-	rules := watchRules{reasoning: Unlimited, reserve: limits.ReserveFinal, repeats: limits.MaxRepeats}
+	rules := watchRules{reasoning: request.Unlimited, reserve: limits.ReserveFinal, repeats: limits.MaxRepeats}
 	if in.Budget != nil && *in.Budget >= 0 {
 		rules.reasoning = *in.Budget
 	}
-	for _, budget := range []int{limits.Budget, limits.ofEffort(rc.efforts(in))} {
-		if budget > 0 && (rules.reasoning == Unlimited || budget < rules.reasoning) {
+	for _, budget := range []int{limits.Budget, limits.OfEffort(rc.Efforts(in))} {
+		if budget > 0 && (rules.reasoning == request.Unlimited || budget < rules.reasoning) {
 			rules.reasoning = budget
 		}
 	}
 	return rules
-}
-
-// SetBudget reads a budget of reasoning, in tokens; -1 is none.
-func (in *Input) SetBudget(v jsontext.Field) *apierror.Error {
-	in.Budget = new(int)
-	return v.SetInteger(in.Budget, Unlimited, math.MaxInt32)
 }

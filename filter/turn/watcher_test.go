@@ -142,7 +142,7 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 		limits := ReasoningLimits{Budget: random.IntN(60), ReserveFinal: random.IntN(200), MaxRepeats: 2 * random.IntN(3)}
 		watched := func() *Watcher {
 			turn := newCheckedTurn(t, func(in *Input) { in.Engine.MaxTokens = 400 })
-			turn.watching = (&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}).watchRules(&Input{})
+			turn.watching = newWatchRules(&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}, &Input{})
 			return turn.NewWatcher()
 		}
 

@@ -15,6 +15,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -41,7 +43,7 @@ func TestTooCostly(t *testing.T) {
 	prepared := func(in Input) func(rc *RequestContext) *apierror.Error {
 		return func(rc *RequestContext) *apierror.Error {
 			in.Items = []Item{userHi}
-			_, err := rc.Prepare(context.Background(), &in)
+			_, err := Prepare(context.Background(), rc, &in)
 			return err
 		}
 	}
@@ -51,15 +53,15 @@ func TestTooCostly(t *testing.T) {
 		f     func(rc *RequestContext) *apierror.Error
 	}{
 		"expression": {"f", func(rc *RequestContext) *apierror.Error {
-			_, err := rc.RegexFormat(field(string(pattern)))
+			_, err := fields.RegexFormat(rc, field(string(pattern)))
 			return err
 		}},
 		"strict format": {"f.properties.a", func(rc *RequestContext) *apierror.Error {
-			_, err := rc.NamedFormat(field(`{"name":"n","strict":true,"schema":`+schema+`}`), nil)
+			_, err := fields.NamedFormat(rc, field(`{"name":"n","strict":true,"schema":`+schema+`}`), nil)
 			return err
 		}},
 		"format":      {"", prepared(Input{Format: jsonFormat(schema)})},
-		"strict tool": {"tools.f.parameters.properties.a", prepared(Input{Tools: tools, Strict: map[ToolName]bool{{FunctionsNamespace, "f", false}: true}})},
+		"strict tool": {"tools.f.parameters.properties.a", prepared(Input{Tools: tools, Strict: map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}})},
 		"forced tool": {"", prepared(Input{Tools: tools, Choice: Choice{Required: true}})},
 	} {
 		rc := newAccounted()
@@ -73,7 +75,7 @@ func TestTooCostly(t *testing.T) {
 	cancel()
 	rc := newAccounted()
 	rc.Work = rc.Work.Within(ended)
-	if _, err := rc.RegexFormat(field(`"a+"`)); err == nil || err.Status != http.StatusServiceUnavailable {
+	if _, err := fields.RegexFormat(rc, field(`"a+"`)); err == nil || err.Status != http.StatusServiceUnavailable {
 		t.Errorf("behind the end of the request: %+v", err)
 	}
 }
@@ -88,7 +90,7 @@ func TestChecksInline(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("a", 20_000) + `"}`
 	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":"` + slow + `"}},"required":["a"]}`
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	strict := jsonFormat(schema)
 	strict.Strict = true
 
@@ -119,7 +121,7 @@ func TestChecksInline(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 
-		if spent := before - stepsLeft(rc.Work); spent < maxInline/2 || spent > 2*maxInline || rc.Work.Err() != nil {
+		if spent := before - stepsLeft(rc.Work); spent < request.MaxInline/2 || spent > 2*request.MaxInline || rc.Work.Err() != nil {
 			t.Errorf("%s: %d steps were spent, %v", name, spent, rc.Work.Err())
 		}
 	}
@@ -131,7 +133,7 @@ func TestManyChecksOfAnEvent(t *testing.T) {
 	t.Parallel()
 	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":"` + slow + `"}},"required":["a"]}`
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
-	f := ToolName{FunctionsNamespace, "f", false}
+	f := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	// It follows the schema: else the first call is the last one.
 	call := `<|channel|>commentary to=functions.f<|message|>{"a":"` + strings.Repeat("a", 200) + `b"}<|end|><|start|>assistant`
 	event := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, strings.Repeat(call, 100))}
@@ -157,7 +159,7 @@ func TestManyChecksOfAnEvent(t *testing.T) {
 			if _, err := reader.Push(event); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if spent := before - stepsLeft(rc.Work); spent < maxInline/2 || spent > maxInline {
+			if spent := before - stepsLeft(rc.Work); spent < request.MaxInline/2 || spent > request.MaxInline {
 				t.Errorf("%s: %d steps in one event", name, spent)
 			}
 		}
@@ -218,13 +220,13 @@ func TestPrepareInAJob(t *testing.T) {
 	rc.Work = work.New(decoding, work.PerRequest)
 	end()
 	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}}
-	if _, err := rc.Prepare(t.Context(), in); err != nil {
+	if _, err := Prepare(t.Context(), rc, in); err != nil {
 		t.Error(err)
 	}
 
 	job, end := context.WithCancel(t.Context())
 	end()
-	if _, err := rc.Prepare(job, in); err == nil {
+	if _, err := Prepare(job, rc, in); err == nil {
 		t.Error("prepared in a job that has ended")
 	}
 }
@@ -252,17 +254,17 @@ func TestJoinsTakeSteps(t *testing.T) {
 
 		const once = joinSteps * 4 * joins
 		rc.Work = work.New(t.Context(), once-1)
-		if _, err := rc.Prepare(t.Context(), in); err == nil || err.Code != CodeTooCostly {
+		if _, err := Prepare(t.Context(), rc, in); err == nil || err.Code != CodeTooCostly {
 			t.Errorf("truncate %t, with too few steps to join: %v", truncate, err)
 		}
 
 		rc.Work = work.New(t.Context(), 2*once)
-		if _, err := rc.Prepare(t.Context(), in); truncate && (err == nil || err.Code != CodeTooCostly) {
+		if _, err := Prepare(t.Context(), rc, in); truncate && (err == nil || err.Code != CodeTooCostly) {
 			t.Errorf("with too few steps to try: %v", err)
 		}
 
 		rc.Work = work.New(t.Context(), 10*once)
-		if _, err := rc.Prepare(t.Context(), in); truncate && err != nil {
+		if _, err := Prepare(t.Context(), rc, in); truncate && err != nil {
 			t.Errorf("with enough steps: %v", err)
 		}
 	}
@@ -272,7 +274,7 @@ func TestJoinsTakeSteps(t *testing.T) {
 func TestHeadIsRenderedOnce(t *testing.T) {
 	t.Parallel()
 	rc, _ := newContext()
-	h := rc.head(&Input{Instructions: "Be brief."}, "", &toolset{})
+	h := newHead(rc, &Input{Instructions: "Be brief."}, "", &toolset{})
 	render := func(limit int, first opening) (string, *apierror.Error) {
 		prompt, err := rendering{rc, limit}.begin(t.Context(), nil, h, first)
 		return spell(t, prompt), err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -16,12 +18,6 @@ import (
 // header of a call in several ways, puts spaces into its arguments, and may cut words into
 // other tokens than an encoder does; a client sends back what all of that means. So the tokens
 // are kept, and stand in the next prompts as long as what the client sends back means the same.
-
-// The texts of the settings in [Model].
-const (
-	HistoryExact     = "exact"
-	HistoryCanonical = "canonical"
-)
 
 // writtenChoice is what the model wrote in a choice that ended in calls.
 type writtenChoice struct {
@@ -50,7 +46,7 @@ var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
 
 // newWritten begins to collect, where calls can be made.
 func (t *Turn) newWritten() writtenTokens {
-	exact := t.rc.Model.History == HistoryExact
+	exact := t.rc.Model.History == request.HistoryExact
 	if !exact && t.diagnosed.found == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
 		return writtenTokens{}
 	}
@@ -102,7 +98,7 @@ func (r *Reader) writtenChoice() *writtenChoice {
 		if messages[i].Recipient == "" {
 			continue
 		}
-		if !calls(&messages[i], r.calls[next].tool()) {
+		if !item.Calls(&messages[i], r.calls[next].Tool()) {
 			return nil
 		}
 		next++
@@ -138,13 +134,6 @@ func (c *writtenChoice) key() string {
 		return lastingKey(c.calls[0])
 	}
 	return writtenKey(c.calls[0])
-}
-
-// calls reports whether a message is a call of a tool, in the tool's own name and on the
-// channel on which such calls are made: from another one it would disappear with an answer.
-func calls(m *harmony.Message, tool ToolName) bool {
-	channel, _ := callee{builtin: tool.Builtin}.form()
-	return m.Recipient == recipient(tool) && m.Channel == channel
 }
 
 // What the store has is one line of text: a version, the time in seconds, and in base64 the ids
@@ -198,7 +187,7 @@ func readWrittenChoice(first, text string) (c *writtenChoice, at int64, ok bool)
 	count, body, ok := cutUvarint(body)
 	for ; ok && count > 0; count-- {
 		var length uint64
-		if length, body, ok = cutUvarint(body); !ok || length > uint64(min(len(body), maxNameBytes)) {
+		if length, body, ok = cutUvarint(body); !ok || length > uint64(min(len(body), item.MaxNameBytes)) {
 			return nil, 0, false
 		}
 		id := string(body[:length])

@@ -203,7 +203,7 @@ func TestWrittenNamedOften(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		kept, err := rc.withKept(t.Context(), nil, items)
+		kept, err := withKept(t.Context(), rc, nil, items)
 		runtime.ReadMemStats(&after)
 		if err != nil || len(kept.choices) != 1 {
 			t.Errorf("%d choices, %v", len(kept.choices), err)
@@ -236,11 +236,11 @@ func TestWrittenOfPrefixOnce(t *testing.T) {
 	step := func(id string) []Item {
 		return []Item{{Kind: Call, CallID: id, Name: "f", Text: "{}"}, {Kind: Result, CallID: id, Text: "r"}}
 	}
-	p, err := rc.Extend(t.Context(), nil, append([]Item{userHi}, step("call_1")...))
+	p, err := Extend(t.Context(), rc, nil, append([]Item{userHi}, step("call_1")...))
 	if err != nil || len(p.pending) != 2 || len(p.choices) != 0 {
 		t.Fatalf("%d items wait, %d choices, %v", len(p.pending), len(p.choices), err)
 	}
-	if p, err = rc.Extend(t.Context(), p, step("call_2")); err != nil || len(p.choices) != 1 {
+	if p, err = Extend(t.Context(), rc, p, step("call_2")); err != nil || len(p.choices) != 1 {
 		t.Errorf("%d choices, %v", len(p.choices), err)
 	}
 }
@@ -311,7 +311,7 @@ func TestWrittenWithinAReply(t *testing.T) {
 		rc.Work = work.New(t.Context(), 1_000)
 		// That of the endpoint ends with the request's decoding.
 		decoding, decoded := context.WithCancel(t.Context())
-		first, apiErr := rc.Prepare(decoding, &Input{Items: []Item{userHi}, Tools: functions("f")})
+		first, apiErr := Prepare(decoding, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
 		if apiErr != nil {
 			t.Fatal(apiErr)
 		}
@@ -552,7 +552,7 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	rc.Work = work.New(ended, 1_000)
-	p, err := rc.Extend(t.Context(), nil, items)
+	p, err := Extend(t.Context(), rc, nil, items)
 	if err != nil || len(p.choices) != 1 || !strings.Contains(spell(t, p.since), "<|constrain|>") {
 		t.Fatal(err, p)
 	}
@@ -569,7 +569,7 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 		if len(turn.due) > 0 {
 			t.Errorf("%v is due again", turn.due)
 		}
-		if p, err = rc.Extend(t.Context(), p, []Item{userHi}); err != nil {
+		if p, err = Extend(t.Context(), rc, p, []Item{userHi}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -579,7 +579,7 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	}
 
 	// What precedes an answer is not needed any more.
-	p, err = rc.Extend(t.Context(), p, []Item{{Kind: Answer, Text: "a"}, userHi})
+	p, err = Extend(t.Context(), rc, p, []Item{{Kind: Answer, Text: "a"}, userHi})
 	if err != nil || len(p.choices) != 0 {
 		t.Error(err, p.choices)
 	}
@@ -664,20 +664,20 @@ func TestOtherHistory(t *testing.T) {
 
 	for _, made := range []*RequestContext{rc, &canonical} {
 		for _, used := range []*RequestContext{rc, &canonical} {
-			p, err := made.Extend(t.Context(), nil, items)
+			p, err := Extend(t.Context(), made, nil, items)
 			if err != nil || len(p.since) == 0 {
 				t.Fatal(err, p)
 			}
 			samePrompts(t, used, Input{Tools: tools}, items, p)
 			samePrompts(t, used, Input{Tools: tools}, answered, p)
-			if _, err := used.Extend(t.Context(), p, []Item{userHi}); (err != nil) != (made != used) {
+			if _, err := Extend(t.Context(), used, p, []Item{userHi}); (err != nil) != (made != used) {
 				t.Errorf("extended: %v", err)
 			}
 
-			if p, err = made.Extend(t.Context(), p, []Item{{Kind: Answer, Text: "a"}}); err != nil {
+			if p, err = Extend(t.Context(), made, p, []Item{{Kind: Answer, Text: "a"}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := used.Extend(t.Context(), p, []Item{userHi}); err != nil {
+			if _, err := Extend(t.Context(), used, p, []Item{userHi}); err != nil {
 				t.Errorf("after an answer: %v", err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // documentPlaceholder replaces a document that is not text, on a line of its own.
@@ -58,7 +59,7 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (
 		}
 	}
 	names.IgnoreKind(&d.ignored, "messages.content.", kind)
-	return "", false, turn.CheckUnread(v)
+	return "", false, fields.CheckUnread(v)
 }
 
 func withoutType(v jsontext.Field) *apierror.Error {
@@ -186,7 +187,7 @@ func textsOf(v jsontext.Field) (string, *apierror.Error) {
 		case block.Get("type").Str == "":
 			return withoutType(block)
 		default:
-			return turn.CheckUnread(block)
+			return fields.CheckUnread(block)
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
@@ -184,7 +185,7 @@ func (m *message) readConfig(config jsontext.Field) (configured bool, err *apier
 			return messageConfigFields.Other(key, v, &m.d.ignored)
 		}
 		configured = true
-		return m.d.input.EffortUpdates.Read(v)
+		return fields.ReadEffortUpdate(&m.d.input.EffortUpdates, v)
 	})
 	return configured, err
 }
@@ -196,7 +197,7 @@ func (m *message) withoutBilling(text string) string {
 		return text
 	}
 	m.begun = true
-	return turn.WithoutBilling(text)
+	return fields.WithoutBilling(text)
 }
 
 // flush ends a text of the message.
@@ -208,7 +209,7 @@ func (m *message) flush() {
 	}
 	item := turn.Item{Kind: m.kind, Text: text, Path: m.at.Path}
 	if m.kind == turn.Unphased {
-		m.items = turn.AppendAssistant(m.items, item)
+		m.items = fields.AppendAssistant(m.items, item)
 	} else {
 		m.texts = append(m.texts, item)
 	}
@@ -341,7 +342,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 		case "name":
 			call.Name, err = v.Text()
 		case "input":
-			call.Text, err = turn.ReadArguments(v)
+			call.Text, err = fields.ReadArguments(v)
 		case "toolset_name":
 			call.Namespace, err = v.ShortText()
 		// The reply and the SDKs' types have these; none changes what the model sees.

@@ -14,6 +14,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // decoder gathers the fields of a request.
@@ -54,7 +55,7 @@ func (d *decoder) decode(
 	if err != nil {
 		return nil, err
 	}
-	if err := fields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+	if err := topFields.DecodeRequest(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	d.compaction.asked = d.compaction.asked && !purpose.Counts
@@ -107,7 +108,7 @@ func (d *decoder) prepare(ctx context.Context, called toolset.Called) (p request
 	if d.compaction.asked {
 		p.Turn, err = compaction.Prepare(ctx, d.rc, &d.input)
 	} else {
-		p.Turn, err = d.rc.Prepare(ctx, &d.input)
+		p.Turn, err = turn.Prepare(ctx, d.rc, &d.input)
 	}
 	return p, err
 }
@@ -170,7 +171,7 @@ func (d *decoder) finish() *apierror.Error {
 func (d *decoder) readSystem(v jsontext.Field) *apierror.Error {
 	text, err := d.readTexts(v, func(i int, text string) string {
 		if i == 0 {
-			text = turn.WithoutBilling(text)
+			text = fields.WithoutBilling(text)
 		}
 		return text
 	})
@@ -251,7 +252,7 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 			}
 		case "budget_tokens":
 			budget = v
-			return d.input.SetBudget(v)
+			return fields.SetBudget(&d.input, v)
 		case "display":
 			return d.readDisplay(v)
 		default:
@@ -315,7 +316,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 	})
 }
 
-func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error { return fields.SetEffort(&d.input, v) }
 
 // readParallelCalls reads whether the message may have several calls.
 func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
@@ -333,8 +334,8 @@ func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
 	if !schema.IsObject() {
 		return apierror.Invalid(schema.Path, "The schema of an output format must be a JSON Schema object.")
 	}
-	f, err := d.rc.SchemaFormat(schema)
-	return d.input.SetFormat(f, v.Path, err)
+	f, err := fields.SchemaFormat(d.rc, schema)
+	return fields.SetFormat(&d.input, f, v.Path, err)
 }
 
 // readMetadata reads {"user_id":…}, which names the session: a text, or the text of

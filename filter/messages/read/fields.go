@@ -7,15 +7,15 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // codeNoThreads is the code on which Anthropic's SDKs send the whole conversation.
 const codeNoThreads = "thread_unsupported_request"
 
-// fields has the top-level fields that the decoder knows. Other fields are ignored.
+// topFields has the top-level fields that the decoder knows. Other fields are ignored.
 // The table in docs/compatibility.md has the same rows.
-var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
+var topFields = fields.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 	"system":   {Read: (*decoder).readSystem},
 
@@ -119,7 +119,7 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*decoder]{
 	"speed":                 {Ignored: "how fast the same answer is made"},
 	"user_profile_id":       {Ignored: "names the client's user, for the service that serves it"},
 	"workspace_id":          {Ignored: "names the client's workspace, for the service that serves it"},
-}, turn.SamplingFields, (*decoder).sampling), turn.Own{
+}, fields.SamplingFields, (*decoder).sampling), fields.Own{
 	Limit: "Use max_tokens.", Stop: "Use stop_sequences.", Answers: "A message has one answer: leave it out.",
 	System: "Use system.", Conversation: "Use messages.",
 	Effort: "Use output_config.effort.", Format: "Use output_config.format.",
@@ -174,15 +174,15 @@ func ofTools(
 	return func(d *decoder, v jsontext.Field) *apierror.Error { return read(&d.tools, v) }
 }
 
-func (d *decoder) sampling() turn.Sampling {
-	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
+func (d *decoder) sampling() fields.Sampling {
+	return fields.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
 }
 
 // Fields are the described fields of the objects of a request, by their paths.
 // docs/compatibility.md has them, and records keep of each what its row says.
 func Fields() jsontext.Objects {
 	return jsontext.Objects{
-		"":                              fields.Describe(),
+		"":                              topFields.Describe(),
 		"messages":                      messageFields.Describe(),
 		"messages.content[tool_use]":    callFields.Describe(),
 		"messages.content[tool_result]": resultFields.Describe(),
@@ -194,6 +194,6 @@ func Fields() jsontext.Objects {
 		"metadata":                      metadataFields.Describe(),
 		"tools":                         toolset.ToolFields.Describe(),
 		"tool_choice":                   toolset.ChoiceFields.Describe(),
-		"chat_template_kwargs":          turn.TemplateFields.Describe(),
+		"chat_template_kwargs":          fields.TemplateFields.Describe(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // filePlaceholder replaces a file in a tool's output.
@@ -71,7 +72,7 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 		}
 		return filePlaceholder, true, nil
 	default:
-		text, err := turn.ReadUnknownPart(v, "input_text, output_text, refusal or input_image")
+		text, err := fields.ReadUnknownPart(v, "input_text, output_text, refusal or input_image")
 		return text, false, err
 	}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // A call that needs the client's approval is an mcp_approval_request, with which
@@ -71,8 +71,8 @@ func (r *itemReader) addApprovalRequest(it item.Item) *apierror.Error {
 
 // sameCall reports whether two requests for approval are about the same call.
 func sameCall(a, b item.Item) bool {
-	one, err := turn.ReadArguments(a.Arguments)
-	other, otherErr := turn.ReadArguments(b.Arguments)
+	one, err := fields.ReadArguments(a.Arguments)
+	other, otherErr := fields.ReadArguments(b.Arguments)
 	return err == nil && otherErr == nil && a.Server == b.Server && a.Name == b.Name && one == other
 }
 
@@ -94,7 +94,7 @@ func (d *decoder) findApproved(ctx context.Context) ([]request.ApprovedCall, *ap
 	calls := make([]request.ApprovedCall, 0, len(d.items.verdicts))
 	for _, v := range d.items.verdicts {
 		asked := d.items.approvals[v.RequestID]
-		arguments, err := turn.ReadArguments(asked.Arguments)
+		arguments, err := fields.ReadArguments(asked.Arguments)
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,7 @@ func (d *decoder) wholeChain(ctx context.Context, head store.Head) (*chain, *api
 		return nil, apiErr
 	}
 
-	prefix, err := d.rc.Extend(ctx, nil, d.items.items)
+	prefix, err := turn.Extend(ctx, d.rc, nil, d.items.items)
 	if err != nil {
 		return nil, nil
 	}
@@ -213,7 +213,7 @@ func (a *Reader) extendChain(
 	}
 
 	var err error
-	if next.prefix, err = rc.Extend(ctx, items.before, items.items); err != nil {
+	if next.prefix, err = turn.Extend(ctx, rc, items.before, items.items); err != nil {
 		return err
 	}
 

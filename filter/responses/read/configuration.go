@@ -10,6 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // configuration is what configuration_update items set for the responses after them.
@@ -36,7 +37,7 @@ func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
 	effort := jsontext.Field{Result: it.At.Get("reasoning.effort"), Path: it.At.Path + ".reasoning.effort"}
 	sets := effort.Exists() && effort.Type != gjson.Null
 	if sets {
-		if err := config.efforts.Read(effort); err != nil {
+		if err := fields.ReadEffortUpdate(&config.efforts, effort); err != nil {
 			return err
 		}
 	}

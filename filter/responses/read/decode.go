@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -61,7 +62,7 @@ func (d *decoder) read(ctx context.Context, body []byte) (*Repeated, *apierror.E
 	if err != nil {
 		return nil, err
 	}
-	if err := fields.DecodeRequest(&d.fields, jsontext.Field{Result: root}, &d.fields.ignored); err != nil {
+	if err := topFields.DecodeRequest(&d.fields, jsontext.Field{Result: root}, &d.fields.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.checkStandalone(); err != nil {
@@ -215,7 +216,7 @@ func (d *decoder) finish() *apierror.Error {
 	f.finishLogprobs()
 	f.finishEcho()
 	f.options.HideReasoning = f.input.Hides()
-	f.input.Instructions = turn.WithoutBilling(f.instructions)
+	f.input.Instructions = fields.WithoutBilling(f.instructions)
 	// Requests of one session go to one replica, which has their prefix cached.
 	f.input.Session = f.conversation
 	if key := f.echo.cacheKey; key != nil && *key != "" {
@@ -243,7 +244,10 @@ func (f *fieldReader) finishEcho() {
 // firstCall is the turn's input, with the conversation as it is now.
 func (d *decoder) firstCall() *firstCall {
 	in := d.fields.input
-	in.Before, in.Items, in.Whole = d.items.before, d.items.items, d.items.whole
+	in.Items, in.Whole = d.items.items, d.items.whole
+	if d.items.before != nil {
+		in.Before = d.items.before
+	}
 	in.Replies = d.replies()
 	return &firstCall{
 		rc: d.rc, input: in, summary: d.items.compacting.triggered,

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // fieldReader reads the fields of a body, and has what they say.
@@ -56,7 +57,7 @@ func newFieldReader(a *Reader, rc *turn.RequestContext) fieldReader {
 
 // fields are the top-level fields that are known. All others are ignored. The
 // table of docs/compatibility.md has the same rows.
-var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*fieldReader]{
+var topFields = fields.WithVocabulary(jsontext.With(jsontext.Table[*fieldReader]{
 	"input":                {Read: (*fieldReader).readInput},
 	"previous_response_id": {Read: (*fieldReader).readPrevious},
 	"conversation":         {Read: (*fieldReader).readConversation},
@@ -159,7 +160,7 @@ var fields = turn.WithVocabulary(jsontext.With(jsontext.Table[*fieldReader]{
 	"access_programs":      {Ignored: "which of OpenAI's models may answer: here it is the one that is named"},
 	"context_management":   {Read: (*fieldReader).readContextManagement},
 	"prompt_cache_options": {Read: (*fieldReader).readCacheOptions},
-}, turn.SamplingFields, (*fieldReader).sampling), turn.Own{
+}, fields.SamplingFields, (*fieldReader).sampling), fields.Own{
 	Limit: "Use max_output_tokens.", Stop: "Use stop.", Answers: "A response has one answer: leave it out.",
 	System: "Use instructions.", Conversation: "Use input.",
 	Effort: "Use reasoning.effort.", Format: "Use text.format.",
@@ -170,8 +171,8 @@ func ofChat(field, use string) string {
 	return field + " is a field of POST /v1/chat/completions. " + use
 }
 
-func (f *fieldReader) sampling() turn.Sampling {
-	return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits, Ignored: &f.ignored}
+func (f *fieldReader) sampling() fields.Sampling {
+	return fields.Sampling{Input: &f.input, Limits: &f.rc.Limits, Ignored: &f.ignored}
 }
 
 // readGenerate reads whether there is an answer. Without one the prompt is prepared, which is of
@@ -196,7 +197,7 @@ var reasoningFields = jsontext.With(jsontext.Table[*fieldReader]{
 	"generate_summary": {Read: (*fieldReader).readSummary},
 	"context":          {Read: (*fieldReader).readReasoningContext},
 	"mode":             {Read: (*fieldReader).readReasoningMode},
-}, turn.OtherReasoning, (*fieldReader).sampling)
+}, fields.OtherReasoning, (*fieldReader).sampling)
 
 // textFields are the members of text.
 var textFields = jsontext.Table[*fieldReader]{
@@ -208,14 +209,14 @@ var textFields = jsontext.Table[*fieldReader]{
 // docs/compatibility.md has them, and records keep of each what its row says.
 func Fields() jsontext.Objects {
 	return jsontext.Objects{
-		"":                           fields.Describe(),
+		"":                           topFields.Describe(),
 		"reasoning":                  reasoningFields.Describe(),
-		"thinking":                   turn.ThinkingFields.Describe(),
-		"chat_template_kwargs":       turn.TemplateFields.Describe(),
+		"thinking":                   fields.ThinkingFields.Describe(),
+		"chat_template_kwargs":       fields.TemplateFields.Describe(),
 		"text":                       textFields.Describe(),
 		"text.format":                toolset.FormatFields.Describe(),
 		"context_management":         toolset.ManagementFields.Describe(),
-		"structured_outputs":         turn.OutputFields.Describe(),
+		"structured_outputs":         fields.OutputFields.Describe(),
 		"tools[function]":            toolset.FunctionFields.Describe(),
 		"tools[custom]":              toolset.CustomFields.Describe(),
 		"tools[namespace]":           toolset.SpaceFields.Describe(),

@@ -28,7 +28,7 @@ type firstCall struct {
 // prepare makes the token request. It reads what the store has of the turn.
 func (p *firstCall) prepare(ctx context.Context) (*turn.Turn, *apierror.Error) {
 	if !p.summary {
-		return p.rc.Prepare(ctx, &p.input)
+		return turn.Prepare(ctx, p.rc, &p.input)
 	}
 	return compaction.Prepare(ctx, p.rc, &p.input)
 }

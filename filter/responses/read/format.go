@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
@@ -19,13 +20,13 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 		f.echo.format = []byte(`{"type":"json_object"}`)
 		// llama.cpp has the schema here, and others.
 		if schema := v.Get("schema"); schema.IsObject() {
-			format, err := f.rc.SchemaFormat(jsontext.Field{Result: schema, Path: v.Path + ".schema"})
-			return f.input.SetFormat(format, v.Path, err)
+			format, err := fields.SchemaFormat(f.rc, jsontext.Field{Result: schema, Path: v.Path + ".schema"})
+			return fields.SetFormat(&f.input, format, v.Path, err)
 		}
-		return f.input.SetFormat(turn.JSONObject(), v.Path, nil)
+		return fields.SetFormat(&f.input, fields.JSONObject(), v.Path, nil)
 	case "json_schema":
 		format, err := f.readJSONSchema(v)
-		return f.input.SetFormat(format, v.Path, err)
+		return fields.SetFormat(&f.input, format, v.Path, err)
 	}
 
 	return apierror.Invalid(v.Path, "The type of \"text.format\" must be text, json_object or json_schema.")
@@ -33,7 +34,7 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 
 // readJSONSchema reads {"type":"json_schema","name":…,"description":…,"schema":…,"strict":…}.
 func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Error) {
-	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) *apierror.Error {
+	format, err := fields.NamedFormat(f.rc, v, func(key string, v jsontext.Field) *apierror.Error {
 		if key == "type" {
 			return nil
 		}
@@ -59,6 +60,6 @@ func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.
 }
 
 func (f *fieldReader) readStructuredOutputs(v jsontext.Field) *apierror.Error {
-	format, err := f.rc.StructuredOutputs(v, &f.ignored)
-	return f.input.SetFormat(format, v.Path, err)
+	format, err := fields.StructuredOutputs(f.rc, v, &f.ignored)
+	return fields.SetFormat(&f.input, format, v.Path, err)
 }

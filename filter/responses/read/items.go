@@ -14,6 +14,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // itemReader turns items, of a request or stored, into what the model sees and
@@ -229,12 +230,12 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 	// Claude Code begins its instructions with a line for billing, which differs in each request and
 	// would be the end of every cached prefix.
 	if kind == turn.Instructions && len(r.items) == 0 && r.before.Len() == 0 {
-		text = turn.WithoutBilling(text)
+		text = fields.WithoutBilling(text)
 	}
 
 	if message := (turn.Item{Kind: kind, Text: text, Path: it.At.Path}); it.Role == "assistant" {
 		r.state.config.efforts.Begin()
-		r.items = turn.AppendAssistant(r.items, message)
+		r.items = fields.AppendAssistant(r.items, message)
 	} else {
 		r.addTurn(message)
 	}
@@ -259,7 +260,7 @@ func (r *itemReader) addReasoning(it item.Item) *apierror.Error {
 
 // addCall adds a call of a function.
 func (r *itemReader) addCall(it item.Item) *apierror.Error {
-	arguments, err := turn.ReadArguments(it.Arguments)
+	arguments, err := fields.ReadArguments(it.Arguments)
 	if err == nil {
 		err = it.CheckCall()
 	}
@@ -286,7 +287,7 @@ func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
 	}
 	r.addTurn(turn.Item{
 		Kind:      turn.Call,
-		Text:      turn.CustomArguments(text),
+		Text:      fields.CustomArguments(text),
 		CallID:    it.CallID,
 		Namespace: it.Namespace,
 		Name:      it.Name,

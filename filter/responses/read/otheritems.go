@@ -4,6 +4,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // Items of clients' tools that are no functions, of other agents, and of types that
@@ -55,7 +56,7 @@ func (r *itemReader) addOther(it item.Item) *apierror.Error {
 	text := it.AnyText()
 	if text == "" {
 		r.ignore(it.Kind)
-		return turn.CheckUnread(it.At)
+		return fields.CheckUnread(it.At)
 	}
 	r.addTurn(turn.Item{Kind: turn.User, Text: text, Path: it.At.Path})
 	return nil

@@ -5,7 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // reasoningEcho is what a response object repeats of reasoning. Of the members context
@@ -58,5 +58,5 @@ func (f *fieldReader) readReasoningMode(v jsontext.Field) *apierror.Error {
 
 // readModeration refuses what would have to be blocked. Scores are not made.
 func (f *fieldReader) readModeration(v jsontext.Field) *apierror.Error {
-	return turn.CheckModeration(v, &f.ignored)
+	return fields.CheckModeration(v, &f.ignored)
 }

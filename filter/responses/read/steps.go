@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // A client that sends the whole conversation sends items of built-in tools without what the tools
@@ -278,7 +279,8 @@ func (f *stepFinder) takeKept(ctx context.Context) *apierror.Error {
 
 	// As of reasoning, the prompt goes on without what the store does not return now.
 	r := f.items
-	err := r.rc.KeptResults(ctx, calls[max(0, len(calls)-maxKeptViews):], func(call, view string) *apierror.Error {
+	calls = calls[max(0, len(calls)-maxKeptViews):]
+	err := turn.KeptResults(ctx, r.rc, calls, func(call, view string) *apierror.Error {
 		if err := r.bringIn("input", len(view)); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // toolItems reads the items that bring tools: additional_tools, and searches for tools
@@ -82,7 +83,7 @@ func joinedItems(joined *turn.JoinedTools, path string) []turn.Item {
 // addSearch adds a call of the tool search. One that this service has run may have
 // no call_id.
 func (t *toolItems) addSearch(r *itemReader, it item.Item) *apierror.Error {
-	arguments, err := turn.ReadArguments(it.Arguments)
+	arguments, err := fields.ReadArguments(it.Arguments)
 	if err != nil {
 		return err
 	}

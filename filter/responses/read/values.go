@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // readInput notes the input. It is read after the stored items.
@@ -120,7 +121,7 @@ func (f *fieldReader) readSummary(v jsontext.Field) *apierror.Error {
 
 func (f *fieldReader) readEffort(v jsontext.Field) *apierror.Error {
 	f.echo.reasoning.effort = strings.Clone(v.Str)
-	return f.input.SetEffort(v)
+	return fields.SetEffort(&f.input, v)
 }
 
 func (f *fieldReader) readText(v jsontext.Field) *apierror.Error {
@@ -129,7 +130,7 @@ func (f *fieldReader) readText(v jsontext.Field) *apierror.Error {
 
 func (f *fieldReader) readVerbosity(v jsontext.Field) *apierror.Error {
 	f.echo.verbosity = strings.Clone(v.Str)
-	return f.input.SetVerbosity(v)
+	return fields.SetVerbosity(&f.input, v)
 }
 
 // The bounds of metadata, as OpenAI has them.

@@ -11,6 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // ReadParallelCalls reads whether the model may make several calls at once.
@@ -97,7 +98,7 @@ func (r *Reader) readAllowedTools(v jsontext.Field) *apierror.Error {
 		return nil
 	})
 	if err == nil && len(tools) == 0 {
-		return turn.NoneAllowed(v.Path + ".tools")
+		return fields.NoneAllowed(v.Path + ".tools")
 	}
 	r.input.Choice = choice
 	mode := "auto"

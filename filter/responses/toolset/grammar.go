@@ -3,7 +3,7 @@ package toolset
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 )
 
 // readFormat reads the form of a custom tool's text. A grammar that is not enforced counts
@@ -23,7 +23,7 @@ func (r *Reader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	}
 
 	var err *apierror.Error
-	t.format, err = turn.ReadCustomFormat(v, t.Name, r.rc.Work,
+	t.format, err = fields.ReadCustomFormat(v, t.Name, r.rc.Work,
 		func(cost int) bool { return r.enforcesGrammar(t, cost) })
 	// The model is shown a grammar that engines cannot enforce, but may break it.
 	if err == nil && t.format.Grammar == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -126,7 +127,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 
 	if t.kind == "custom" {
 		t.Description += t.format.Shown
-		t.Parameters = json.RawMessage(turn.CustomParameters)
+		t.Parameters = json.RawMessage(fields.CustomParameters)
 		r.custom[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
 
@@ -160,7 +161,7 @@ type tool struct {
 	enforced bool // strict is true
 	deferred bool // it is not offered before a search finds it
 
-	format turn.CustomFormat // of a custom tool
+	format fields.CustomFormat // of a custom tool
 }
 
 func (r *Reader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {

@@ -121,5 +121,5 @@ func (o *output) keepSteps() *turn.Keep {
 		views[m.View[0].CallID] = string(view)
 		room -= len(view)
 	}
-	return o.request.Context.KeepResults(views)
+	return turn.KeepResults(o.request.Context, views)
 }

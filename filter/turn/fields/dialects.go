@@ -1,4 +1,4 @@
-package turn
+package fields
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"

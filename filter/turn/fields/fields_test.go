@@ -1,4 +1,4 @@
-package turn
+package fields
 
 import (
 	"encoding/json"
@@ -10,10 +10,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestSamplingFields shows the bounds of the fields.
+// TestSamplingFields shows the bounds of the
 func TestSamplingFields(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -52,8 +53,8 @@ func TestSamplingFields(t *testing.T) {
 // TestSamplingLists shows the bounds of the fields that have several values.
 func TestSamplingLists(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(`1,`, DefaultLimits().Stops)
-	texts := strings.Repeat(`"a",`, DefaultLimits().Stops)
+	many := strings.Repeat(`1,`, request.DefaultLimits().Stops)
+	texts := strings.Repeat(`"a",`, request.DefaultLimits().Stops)
 
 	for _, c := range []struct{ name, value, param, message string }{
 		{"repetition_penalty", `0`, "repetition_penalty", "greater than 0"},
@@ -77,14 +78,14 @@ func TestSamplingLists(t *testing.T) {
 	}
 
 	root, _ := jsontext.Parse([]byte(`{"stop":["a","b"],"stop_token_ids":[5],"logit_bias":{"7":-1},"include_stop_str_in_output":true,"ignore_eos":false}`))
-	var in Input
-	limits := DefaultLimits()
-	if err := SamplingFields.Decode(Sampling{&in, &limits, &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{}); err != nil {
+	var in request.Input
+	limits := request.DefaultLimits()
+	if err := SamplingFields.Decode(Sampling{Input: &in, Limits: &limits, Ignored: &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{}); err != nil {
 		t.Fatal(err)
 	}
 
-	want := Input{Stop: []string{"a", "b"}, KeepStop: true, Engine: engine.Request{StopTokens: []harmony.Token{5}, LogitBias: map[harmony.Token]float64{7: -1}}}
-	if diff := cmp.Diff(want, in, cmp.AllowUnexported(Input{}, EffortUpdates{}, engine.Request{})); diff != "" {
+	want := request.Input{Stop: []string{"a", "b"}, KeepStop: true, Engine: engine.Request{StopTokens: []harmony.Token{5}, LogitBias: map[harmony.Token]float64{7: -1}}}
+	if diff := cmp.Diff(want, in, cmp.AllowUnexported(request.Input{}, request.EffortUpdates{}, engine.Request{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -94,8 +95,8 @@ func readEngineField(t *testing.T, name, value string) (*engine.Request, *apierr
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, limits := &Input{}, DefaultLimits()
-	err = SamplingFields.Decode(Sampling{in, &limits, &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{})
+	in, limits := &request.Input{}, request.DefaultLimits()
+	err = SamplingFields.Decode(Sampling{Input: in, Limits: &limits, Ignored: &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{})
 	return &in.Engine, err
 }
 
@@ -109,8 +110,8 @@ func TestSetEffort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var in Input
-		err = in.SetEffort(jsontext.Field{Result: root.Get("effort"), Path: "effort"})
+		var in request.Input
+		err = SetEffort(&in, jsontext.Field{Result: root.Get("effort"), Path: "effort"})
 		if in.Effort != want || in.OptsOut() != (word == "none") || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, opted out %v, %v", word, in.Effort, in.OptsOut(), err)
 		}

@@ -1,4 +1,4 @@
-package turn
+package fields
 
 import (
 	"math"
@@ -9,14 +9,15 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Sampling is what the fields of [SamplingFields] are decoded into: the input of a
 // turn, within the limits of its request.
 type Sampling struct {
-	Input   *Input
-	Limits  *Limits
+	Input   *request.Input
+	Limits  *request.Limits
 	Ignored *jsontext.Ignored
 }
 
@@ -55,29 +56,6 @@ var SamplingFields = withDialects(jsontext.Table[Sampling]{
 	"logits_processors":      {Refused: "logits_processors is not supported. Leave it out."},
 	"custom_logit_processor": {Refused: "custom_logit_processor is not supported. Leave it out."},
 })
-
-// FinishLength checks what the request says of the length of its output, when all fields
-// are known. limit is the name of the field that limits it.
-func (in *Input) FinishLength(limit string) *apierror.Error {
-	request := &in.Engine
-
-	// No engine lets a model write after an end token of Harmony. Load generators, which
-	// send ignore_eos, want outputs of one length: the end tokens are forbidden until then.
-	if in.IgnoreEOS {
-		if request.MaxTokens <= 0 {
-			return apierror.Invalid("ignore_eos",
-				"With ignore_eos the output goes on to the limit of its tokens, and the request has none. "+
-					"Send %s, or leave ignore_eos out.", limit)
-		}
-		request.MinTokens = request.MaxTokens
-	}
-
-	if request.MaxTokens > 0 && request.MinTokens > request.MaxTokens {
-		return apierror.Invalid("min_tokens",
-			"The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise %s.", limit)
-	}
-	return nil
-}
 
 // maxLogitBias bounds the entries of logit_bias, as OpenAI does.
 const maxLogitBias = 1024

@@ -1,4 +1,4 @@
-package turn
+package fields
 
 import (
 	"encoding/json"
@@ -7,10 +7,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
 // checked checks a format that was accepted once more.
-func checked(f *Format) error {
+func checked(f *request.Format) error {
 	switch a := f.Answer.(type) {
 	case constraint.AnswerJSON:
 		return constraint.CheckSchema(nil, a.Schema, f.Strict)
@@ -38,14 +39,16 @@ func FuzzFormat(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 
-	rc := &RequestContext{Env: &Env{Limits: DefaultLimits()}}
-	readers := []func(v jsontext.Field) (*Format, *apierror.Error){
-		func(v jsontext.Field) (*Format, *apierror.Error) {
-			return rc.NamedFormat(v, func(string, jsontext.Field) *apierror.Error { return nil })
+	rc := &request.Context{Env: &request.Env{Limits: request.DefaultLimits()}}
+	readers := []func(v jsontext.Field) (*request.Format, *apierror.Error){
+		func(v jsontext.Field) (*request.Format, *apierror.Error) {
+			return NamedFormat(rc, v, func(string, jsontext.Field) *apierror.Error { return nil })
 		},
-		rc.SchemaFormat, rc.RegexFormat, GrammarFormat, ChoiceFormat,
-		func(v jsontext.Field) (*Format, *apierror.Error) {
-			return rc.StructuredOutputs(v, &jsontext.Ignored{})
+		func(v jsontext.Field) (*request.Format, *apierror.Error) { return SchemaFormat(rc, v) },
+		func(v jsontext.Field) (*request.Format, *apierror.Error) { return RegexFormat(rc, v) },
+		GrammarFormat, ChoiceFormat,
+		func(v jsontext.Field) (*request.Format, *apierror.Error) {
+			return StructuredOutputs(rc, v, &jsontext.Ignored{})
 		},
 	}
 

@@ -1,6 +1,10 @@
-package turn
+package fields
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+)
 
 // The marks around the reasoning that other servers leave in an assistant's text.
 const (
@@ -16,18 +20,18 @@ const maxStep = 64
 // start becomes a reasoning item before it. The block is dropped if the
 // assistant's step has reasoning already: clients that keep reasoning in the text
 // often send it in its field too. An empty text is not appended.
-func AppendAssistant(items []Item, item Item) []Item {
-	if thought, rest, ok := cutThink(item.Text); ok {
-		item.Text = rest
+func AppendAssistant(items []item.Item, it item.Item) []item.Item {
+	if thought, rest, ok := cutThink(it.Text); ok {
+		it.Text = rest
 		if thought != "" && !stepReasoned(items) {
-			items = append(items, Item{Kind: Reasoning, Text: thought, Path: item.Path})
+			items = append(items, item.Item{Kind: item.Reasoning, Text: thought, Path: it.Path})
 		}
 	}
 
-	if item.Text == "" {
+	if it.Text == "" {
 		return items
 	}
-	return append(items, item)
+	return append(items, it)
 }
 
 // cutThink splits a text after the block that it begins with, if it begins with one.
@@ -49,12 +53,12 @@ func cutThink(text string) (thought, rest string, ok bool) {
 
 // stepReasoned reports whether the assistant's step at the end of the items has
 // reasoning.
-func stepReasoned(items []Item) bool {
+func stepReasoned(items []item.Item) bool {
 	for i := len(items) - 1; i >= max(0, len(items)-maxStep); i-- {
 		switch items[i].Kind {
-		case Reasoning:
+		case item.Reasoning:
 			return true
-		case User, Result, Instructions, Answer:
+		case item.User, item.Result, item.Instructions, item.Answer:
 			return false
 		}
 	}

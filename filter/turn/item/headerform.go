@@ -1,4 +1,4 @@
-package turn
+package item
 
 import (
 	"slices"
@@ -16,16 +16,16 @@ import (
 // all that it opens to is reasoning for earlier versions. The letter needs no seal: a client that
 // makes one up chooses among forms of one meaning, for a call that it may send anyway.
 
-// headerForm is the form of a call's header: where the recipient stands, and how the content type
+// HeaderForm is the form of a call's header: where the recipient stands, and how the content type
 // is written. 0 is that of OpenAI's library: the recipient before the channel, and the type alone.
-type headerForm uint8
+type HeaderForm uint8
 
 // recipientLast says that the recipient stands after the channel. The other values are the content
 // types, of which one is added.
-const recipientLast headerForm = 1
+const recipientLast HeaderForm = 1
 
 const (
-	typePlain       headerForm = 2 * iota // as in the library's form
+	typePlain       HeaderForm = 2 * iota // as in the library's form
 	typeConstrained                       // after <|constrain|>
 	typeLeftOut                           // there is none
 	typeCode                              // "code", of whatever tool
@@ -40,41 +40,42 @@ const firstMark = 'h'
 // not marked, and the letter at its end means nothing.
 const randomDigits = 32
 
-// withMark returns the id of a call with the mark of a form. That of the library has none.
-func (f headerForm) withMark(id string) string {
+// WithMark returns the id of a call with the mark of a form. That of the library has none.
+func (f HeaderForm) WithMark(id string) string {
 	if f == 0 || !isUnmarked(id) {
 		return id
 	}
 	return id + string(rune(firstMark+f-1))
 }
 
-// formOf returns the form that the id of a call is marked with.
-func formOf(id string) headerForm {
+// FormOf returns the form that the id of a call is marked with.
+func FormOf(id string) HeaderForm {
 	last := len(id) - 1
 	if last < 0 || !isUnmarked(id[:last]) || id[last] < firstMark {
 		return 0
 	}
-	if f := headerForm(id[last] - firstMark + 1); f < formCount {
+	if f := HeaderForm(id[last] - firstMark + 1); f < formCount {
 		return f
 	}
 	return 0
 }
 
 // IsOwnCall reports whether the id of a call has the form of those that replies have.
-func IsOwnCall(id string) bool { return isUnmarked(id) || formOf(id) != 0 }
+func IsOwnCall(id string) bool { return isUnmarked(id) || FormOf(id) != 0 }
 
-func isMarked(item Item) bool { return item.Kind == Call && formOf(item.CallID) != 0 }
+// IsMarked reports whether an item is a call whose id has a mark.
+func IsMarked(item Item) bool { return item.Kind == Call && FormOf(item.CallID) != 0 }
 
 func isUnmarked(id string) bool {
-	digits, ok := strings.CutPrefix(id, callPrefix)
+	digits, ok := strings.CutPrefix(id, CallPrefix)
 	return ok && len(digits) == randomDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// callPrefix begins the ids of calls.
-const callPrefix = "call_"
+// CallPrefix begins the ids of calls.
+const CallPrefix = "call_"
 
 // apply gives a call in the library's form this one.
-func (f headerForm) apply(call *harmony.Message) {
+func (f HeaderForm) apply(call *harmony.Message) {
 	call.RecipientLast = f&recipientLast != 0
 
 	switch f &^ recipientLast {
@@ -92,29 +93,29 @@ const constrained = "<|constrain|>"
 // maxHeader is the most tokens of a header whose form is looked for. Names of tools are short.
 const maxHeader = 128
 
-// headerForm returns the form of the header that has just been read: that of a call of the tool. It
+// WrittenForm returns the form of the header that tokens end with: that of a call of the tool. It
 // is the library's unless the header has exactly the tokens that are rendered in another one.
-func (w *writtenTokens) headerForm(r *harmony.Renderer, tool ToolName) headerForm {
+func WrittenForm(r *harmony.Renderer, tokens []harmony.Token, tool ToolName) HeaderForm {
 	// Output may have calls without <|start|>: what precedes them is not searched each time.
-	start := len(w.tokens) - 1
-	for start >= max(0, len(w.tokens)-maxHeader) && w.tokens[start] != harmony.TokenStart {
+	start := len(tokens) - 1
+	for start >= max(0, len(tokens)-maxHeader) && tokens[start] != harmony.TokenStart {
 		start--
 	}
-	if start < 0 || w.tokens[start] != harmony.TokenStart {
+	if start < 0 || tokens[start] != harmony.TokenStart {
 		return 0
 	}
 
 	// Without an end it is no message.
-	whole := slices.Concat(w.tokens[start:], []harmony.Token{harmony.TokenCall})
+	whole := slices.Concat(tokens[start:], []harmony.Token{harmony.TokenCall})
 	written, ok := harmony.ReadWritten(whole)
-	if !ok || len(written) != 1 || !calls(&written[0], tool) {
+	if !ok || len(written) != 1 || !Calls(&written[0], tool) {
 		return 0
 	}
 
-	call := message(Item{Kind: Call}, callee{recipient: recipient(tool), builtin: tool.Builtin})
+	call := Message(Item{Kind: Call}, Callee{Recipient: Recipient(tool), Builtin: tool.Builtin})
 	call.Content = []harmony.Content{harmony.Text("")}
 
-	var form headerForm
+	var form HeaderForm
 	switch contentType := written[0].ContentType; {
 	case slices.Contains(whole, harmony.TokenConstrain):
 		form = typeConstrained
@@ -135,14 +136,4 @@ func (w *writtenTokens) headerForm(r *harmony.Renderer, tool ToolName) headerFor
 		return 0
 	}
 	return form
-}
-
-// newCallID returns the id of the call that begins.
-func (r *Reader) newCallID(called ToolName, found address) string {
-	id := r.turn.rc.NewID(callPrefix)
-	// A name that had to be found is not rendered as it was written.
-	if found != offered || !r.written.exact {
-		return id
-	}
-	return r.written.headerForm(r.turn.rc.Renderer, called).withMark(id)
 }

@@ -1,4 +1,9 @@
-package turn
+package item
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
 
 // Step is the step of a part that an event reports.
 type Step uint8
@@ -40,15 +45,16 @@ type CalledTool struct {
 	Namespace string
 	// "" if a built-in namespace itself is the tool.
 	Name string
-	// The tool is one of [Input].Builtins.
+	// The tool is one of Input.Builtins.
 	Builtin bool
 }
 
 // IsCode reports whether the call's text is code and not JSON, because the tool is
 // a built-in namespace itself.
-func (c *CalledTool) IsCode() bool { return c.tool().isCode() }
+func (c *CalledTool) IsCode() bool { return c.Tool().IsCode() }
 
-func (c *CalledTool) tool() ToolName { return ToolName{c.Namespace, c.Name, c.Builtin} }
+// Tool returns the tool that is called.
+func (c *CalledTool) Tool() ToolName { return ToolName{c.Namespace, c.Name, c.Builtin} }
 
 // Finish is why a choice ended. The values are the finish_reason values of Chat
 // Completions, which has none for FinishError.
@@ -77,22 +83,8 @@ type Counts struct {
 	Text int
 }
 
-// Summary is the summary of a reply, for metrics and the log.
-type Summary struct {
-	// Tokens of the prompt.
-	Prompt int
-	// Of these, from the engine's prefix cache; engine.Unknown if not reported.
-	Cached int
-	// Of all choices together.
-	Counts Counts
-	// Of the first choice; FinishNone while it goes on.
-	Finish Finish
-	// Tool calls emitted.
-	Calls int
-	// ModelCalls is how many model calls the reply has had.
-	ModelCalls int
-	// Repairs of malformed output by kind; nil if there were none.
-	Repairs map[string]int
-	// Of the first turn's prompt; nil: there is none.
-	Diagnosis *Diagnosis
+// Logprob is a token of an answer's text with its log probability.
+type Logprob struct {
+	Token harmony.Token
+	engine.Logprob
 }

@@ -1,12 +1,11 @@
-package turn
+package fields
 
 import (
-	"strings"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
 // Servers and SDKs have many names for three things: whether the model reasons, how much,
@@ -47,7 +46,7 @@ var reasoningSwitches = jsontext.Table[Sampling]{
 // TemplateFields are the members of chat_template_kwargs: what other servers give to
 // the model's chat template. That of gpt-oss has four variables.
 var TemplateFields = jsontext.Table[Sampling]{
-	"reasoning_effort": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetEffort(v) }},
+	"reasoning_effort": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return SetEffort(s.Input, v) }},
 	"enable_thinking":  {Read: Sampling.readEnabled},
 	"thinking":         {Read: Sampling.readEnabled},
 	"thinking_budget":  {Read: Sampling.readBudget},
@@ -98,7 +97,7 @@ func (s Sampling) readDisabled(v jsontext.Field) *apierror.Error {
 // readThink reads Ollama's field: whether the model reasons, or its effort.
 func (s Sampling) readThink(v jsontext.Field) *apierror.Error {
 	if v.Type == gjson.String {
-		return s.Input.SetEffort(v)
+		return SetEffort(s.Input, v)
 	}
 	return s.readEnabled(v)
 }
@@ -138,7 +137,7 @@ var ThinkingFields = jsontext.Table[Sampling]{
 		return nil
 	}},
 	"budget_tokens": {Read: Sampling.readBudget},
-	"effort":        {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetEffort(v) }},
+	"effort":        {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return SetEffort(s.Input, v) }},
 	"display":       {Read: Sampling.readDisplay},
 	"clear_thinking": {
 		Ignored: "Harmony has no place for the reasoning of finished turns: the model was trained without it",
@@ -182,12 +181,12 @@ func (s Sampling) readReasoningFormat(v jsontext.Field) *apierror.Error {
 	return nil
 }
 
-func (s Sampling) readBudget(v jsontext.Field) *apierror.Error { return s.Input.SetBudget(v) }
+func (s Sampling) readBudget(v jsontext.Field) *apierror.Error { return SetBudget(s.Input, v) }
 
 // OtherReasoning are the members of the object reasoning beside the effort and a summary,
 // as OpenRouter and SGLang have it.
 var OtherReasoning = jsontext.Table[Sampling]{
-	"reasoning_effort": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetEffort(v) }},
+	"reasoning_effort": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return SetEffort(s.Input, v) }},
 	"enable":           {Read: Sampling.readEnabled},
 	"max_tokens":       {Read: Sampling.readBudget},
 	"enabled":          {Read: Sampling.readEnabled},
@@ -206,12 +205,12 @@ func onlyTrue(text string) func(Sampling, jsontext.Field) *apierror.Error {
 }
 
 // SetVerbosity reads how long answers are to be.
-func (in *Input) SetVerbosity(v jsontext.Field) *apierror.Error {
+func SetVerbosity(in *request.Input, v jsontext.Field) *apierror.Error {
 	line, known := verbosities[v.Str]
 	if !known || v.Type != gjson.String {
 		return apierror.Invalid(v.Path, "The field %q must be one of low, medium and high.", v.Path)
 	}
-	in.verbosity = line
+	in.Verbosity = line
 	return nil
 }
 
@@ -222,13 +221,36 @@ var verbosities = map[string]string{
 	"high":   "Make the final answer thorough and detailed.",
 }
 
-// instructions are those of the request, and what its fields tell the model.
-func (in *Input) instructions() string {
-	switch {
-	case strings.TrimSpace(in.Instructions) == "":
-		return in.verbosity
-	case in.verbosity == "":
-		return in.Instructions
+// readEffort reads the word of an effort.
+func readEffort(v jsontext.Field) (word string, err *apierror.Error) {
+	if word, err = v.Text(); err != nil {
+		return "", err
 	}
-	return in.Instructions + "\n\n" + in.verbosity
+	if request.EffortOf(word) == "" {
+		return "", apierror.Invalid(v.Path,
+			"The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
+	}
+	return word, nil
+}
+
+// SetEffort reads the reasoning effort of the request.
+func SetEffort(in *request.Input, v jsontext.Field) *apierror.Error {
+	word, err := readEffort(v)
+	if err != nil {
+		return err
+	}
+
+	in.SetEffort(word)
+	return nil
+}
+
+// ReadEffortUpdate reads an effort that holds from here on in a conversation.
+func ReadEffortUpdate(u *request.EffortUpdates, v jsontext.Field) *apierror.Error {
+	word, err := readEffort(v)
+	if err != nil {
+		return err
+	}
+
+	u.Set(word)
+	return nil
 }

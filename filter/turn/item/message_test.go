@@ -1,6 +1,8 @@
-package turn
+package item
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestShownArguments(t *testing.T) {
 	t.Parallel()
@@ -16,13 +18,13 @@ func TestShownArguments(t *testing.T) {
 		{"a number", "0", "0"},
 		{"another word", "nulls", "nulls"},
 	} {
-		if got := shownArguments(&Item{Kind: Call, Name: "f", Text: c.text}); got != c.want {
+		if got := ShownArguments(&Item{Kind: Call, Name: "f", Text: c.text}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 
 	for _, code := range []string{`print("\u0418")`, `"\u0418"`, "", "null"} {
-		if got := shownArguments(&Item{Kind: Call, Namespace: "python", Builtin: true, Text: code}); got != code {
+		if got := ShownArguments(&Item{Kind: Call, Namespace: "python", Builtin: true, Text: code}); got != code {
 			t.Errorf("the code %q became %q", code, got)
 		}
 	}

@@ -1,11 +1,9 @@
-package turn
+package request
 
 import (
 	"cmp"
 	"strings"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -33,29 +31,14 @@ var effortWords = map[string]harmony.Effort{
 	"max":     harmony.EffortHigh,
 }
 
-// readEffort reads the word of an effort.
-func readEffort(v jsontext.Field) (word string, err *apierror.Error) {
-	if word, err = v.Text(); err != nil {
-		return "", err
-	}
-	if effortWords[word] == "" {
-		return "", apierror.Invalid(v.Path,
-			"The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
-	}
-	return word, nil
-}
+// EffortOf returns the effort that a word of the APIs means; "" for any other word.
+func EffortOf(word string) harmony.Effort { return effortWords[word] }
 
-// SetEffort reads the reasoning effort of the request.
-func (in *Input) SetEffort(v jsontext.Field) *apierror.Error {
-	word, err := readEffort(v)
-	if err != nil {
-		return err
-	}
-
+// SetEffort sets the effort of the request, by one of the words of [EffortOf].
+func (in *Input) SetEffort(word string) {
 	in.Effort = effortWords[word]
 	// Some clients have two fields for it: none wins, as every opt-out does.
 	in.NoEffort = in.NoEffort || word == noEffort
-	return nil
 }
 
 // EffortUpdates are the efforts that a conversation sets: OpenAI's items of the type
@@ -68,13 +51,8 @@ type EffortUpdates struct {
 	begun bool
 }
 
-// Read reads an effort that holds from here on.
-func (u *EffortUpdates) Read(v jsontext.Field) *apierror.Error {
-	word, err := readEffort(v)
-	if err != nil {
-		return err
-	}
-
+// Set notes an effort that holds from here on, one of the words of [EffortOf].
+func (u *EffortUpdates) Set(word string) {
 	// What is remembered of a conversation keeps the word, and must not keep the request's body.
 	word = strings.Clone(word)
 	if u.begun {
@@ -82,7 +60,6 @@ func (u *EffortUpdates) Read(v jsontext.Field) *apierror.Error {
 	} else {
 		u.start = word
 	}
-	return nil
 }
 
 // Begin notes that the model says something, before the next update.
@@ -111,16 +88,16 @@ func (in *Input) OptsOut() bool {
 // Hides reports whether the reply has no reasoning.
 func (in *Input) Hides() bool { return in.OptsOut() || in.HideReasoning }
 
-// efforts are those of a turn.
-type efforts struct {
+// Efforts are those of a turn.
+type Efforts struct {
 	// What the prompt says.
-	head harmony.Effort
+	Head harmony.Effort
 	// What the request wants.
 	wanted harmony.Effort
 }
 
-// efforts returns the efforts of a turn.
-func (rc *RequestContext) efforts(in *Input) efforts {
+// Efforts returns the efforts of a turn.
+func (rc *Context) Efforts(in *Input) Efforts {
 	own := cmp.Or(in.Effort, rc.Model.Effort, harmony.EffortMedium)
 	if in.NoEffort {
 		own = harmony.EffortLow
@@ -131,11 +108,11 @@ func (rc *RequestContext) efforts(in *Input) efforts {
 	switch {
 	// The request says so each time, so that its prompts have one head.
 	case in.OptedOut:
-		return efforts{harmony.EffortLow, harmony.EffortLow}
+		return Efforts{harmony.EffortLow, harmony.EffortLow}
 	case rc.Model.EffortUpdates == EffortKeepPrefix:
-		return efforts{start, now}
+		return Efforts{start, now}
 	}
-	return efforts{now, now}
+	return Efforts{now, now}
 }
 
 // loweredBudgets are the tokens of reasoning of a model call whose effort is less than its
@@ -143,10 +120,10 @@ func (rc *RequestContext) efforts(in *Input) efforts {
 // tools/effort does that for an engine. They are to end what goes on far beyond the effort.
 var loweredBudgets = map[harmony.Effort]int{harmony.EffortLow: 512, harmony.EffortMedium: 4096}
 
-// ofEffort returns the budget of a turn with these efforts; 0: it has none. An effort that is
+// OfEffort returns the budget of a turn with these efforts; 0: it has none. An effort that is
 // more than the prompt says has no other budget than its own: nothing makes the model reason more.
-func (l *ReasoningLimits) ofEffort(e efforts) int {
-	if e.wanted == e.head || e.wanted == harmony.EffortHigh || e.head == harmony.EffortLow {
+func (l *ReasoningLimits) OfEffort(e Efforts) int {
+	if e.wanted == e.Head || e.wanted == harmony.EffortHigh || e.Head == harmony.EffortLow {
 		return l.ByEffort[e.wanted]
 	}
 	return cmp.Or(l.ByEffort[e.wanted], loweredBudgets[e.wanted])

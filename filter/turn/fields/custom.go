@@ -1,4 +1,4 @@
-package turn
+package fields
 
 import (
 	"errors"
@@ -6,11 +6,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Custom tools take text. The model sees each as a function with one string, because its
-// format has only functions; [Unwrapper] finds the text in what it writes.
+// format has only functions; Unwrapper finds the text in what it writes.
 
 // CustomParameters is the schema of a custom tool as the model sees it.
 const CustomParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
@@ -61,7 +62,7 @@ func ReadCustomFormat(
 			what = "regular expression"
 		}
 		// What took too much work was not found to be wrong.
-		if refusal := WorkError(v.Path+".definition", account.Err()); refusal != nil {
+		if refusal := request.WorkError(v.Path+".definition", account.Err()); refusal != nil {
 			return format, refusal
 		}
 		return format, apierror.Invalid(v.Path+".definition",
@@ -72,45 +73,4 @@ func ReadCustomFormat(
 		format.Grammar, format.Cost = "", 0
 	}
 	return format, nil
-}
-
-// maxToolGrammars bounds the grammars of custom tools that an engine has to compile
-// for one request.
-const maxToolGrammars = 8
-
-// RoomForGrammar reports whether the engine takes the grammar of one more tool, where those
-// so far cost so much.
-func (in *Input) RoomForGrammar(rc *RequestContext, cost int) bool {
-	return !rc.Checked && len(in.Grammars) < maxToolGrammars && cost <= constraint.MaxInputCost
-}
-
-// EnforceGrammar has the engine enforce the grammar of a tool's arguments.
-func (in *Input) EnforceGrammar(name ToolName, grammar constraint.Grammar) {
-	if in.Grammars == nil {
-		in.Grammars = map[ToolName]constraint.Grammar{}
-	}
-	in.Grammars[name] = grammar
-}
-
-// EnforceText makes the input of tools that take text enforced where calls are enforced
-// anyway: the model writes it as a function's arguments. Where they are not, other text
-// than JSON is understood too.
-func (in *Input) EnforceText(tools []ToolName) {
-	if len(tools) == 0 {
-		return
-	}
-	in.AsIs = make(map[ToolName]bool, len(tools))
-	for _, name := range tools {
-		in.AsIs[name] = true
-	}
-
-	if !in.Choice.Required && in.Choice.Allowed == nil && in.Format == nil && len(in.Strict) == 0 {
-		return
-	}
-	if in.Strict == nil {
-		in.Strict = map[ToolName]bool{}
-	}
-	for _, name := range tools {
-		in.Strict[name] = true
-	}
 }

@@ -1,4 +1,14 @@
-package turn
+// Package fields reads what the bodies of all APIs have in common into a turn's input: how the model
+// samples, where its answer ends, how much it reasons, what form its answer has, and what clients send
+// of their history.
+//
+// The fields of one name and one meaning are rows of tables: [EngineFields] go to the engine as they
+// are, [SamplingFields] have those too, and the fields of other servers, which are refused or ignored.
+// An API puts the tables beside its own, see jsontext.With and [WithVocabulary]. What stands elsewhere
+// in each API is read by functions: [SetEffort], [NamedFormat], [ReadArguments].
+//
+// It is the only room of a turn that reads bodies, and no other room imports it.
+package fields
 
 import (
 	"math"
@@ -58,21 +68,6 @@ func setPositive(dst **float64, v jsontext.Field, most float64) *apierror.Error 
 		return apierror.Invalid(v.Path, "The field %q must be greater than 0.", v.Path)
 	}
 	return err
-}
-
-// SetChoice sets a tool_choice that is a word. It reports whether the word is
-// valid.
-func (in *Input) SetChoice(word string) bool {
-	switch word {
-	case "auto":
-	case "none":
-		in.NoCalls = true
-	case "required":
-		in.Choice.Required = true
-	default:
-		return false
-	}
-	return true
 }
 
 // NoneAllowed is the error of allowed_tools without tools: none could be called, which is another
