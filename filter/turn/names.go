@@ -9,16 +9,22 @@ import (
 // The names of the rooms of this package that other packages use.
 
 type (
-	// Of a conversation and of a reply, see package item.
-
-	Kind        = item.Kind
-	Item        = item.Item
-	ToolName    = item.ToolName
+	// Kind is the kind of an item, or of a part of a reply.
+	Kind = item.Kind
+	// Item is an item of a conversation.
+	Item = item.Item
+	// ToolName is a tool by the client's names.
+	ToolName = item.ToolName
+	// JoinedTools are tools that join a conversation after its beginning.
 	JoinedTools = item.JoinedTools
-	Event       = item.Event
-	CalledTool  = item.CalledTool
-	Finish      = item.Finish
-	Counts      = item.Counts
+	// Event reports a step of a part of the reply.
+	Event = item.Event
+	// CalledTool is a call of the model.
+	CalledTool = item.CalledTool
+	// Finish is why a choice ended.
+	Finish = item.Finish
+	// Counts is the numbers of tokens of a choice.
+	Counts = item.Counts
 )
 
 // The kinds of items, and of the parts of a reply.
@@ -59,22 +65,34 @@ func IsOwnCall(id string) bool { return item.IsOwnCall(id) }
 func ModelName(name string) string { return item.ModelName(name) }
 
 type (
-	// Of a request, see package request.
-
-	Env             = request.Env
-	Memory          = request.Memory
-	Prompts         = request.Prompts
-	Limits          = request.Limits
-	Model           = request.Model
+	// Env holds the dependencies of turns.
+	Env = request.Env
+	// Memory keeps small texts between requests.
+	Memory = request.Memory
+	// Prompts remembers the last prompts of sessions.
+	Prompts = request.Prompts
+	// Limits bounds one request.
+	Limits = request.Limits
+	// Model holds the settings of a model.
+	Model = request.Model
+	// ReasoningLimits are a model's settings about its reasoning.
 	ReasoningLimits = request.ReasoningLimits
-	RequestContext  = request.Context
-	Input           = request.Input
-	Choice          = request.Choice
-	Format          = request.Format
-	EffortUpdates   = request.EffortUpdates
-	Replies         = request.Replies
-	Diagnosis       = request.Diagnosis
-	Summary         = request.Summary
+	// RequestContext is what a turn needs to know beside the body.
+	RequestContext = request.Context
+	// Input is the input of one turn.
+	Input = request.Input
+	// Choice restricts what the model may do with the tools.
+	Choice = request.Choice
+	// Format is the form that the answer must have.
+	Format = request.Format
+	// EffortUpdates are the efforts that a conversation sets.
+	EffortUpdates = request.EffortUpdates
+	// Replies names the reply of a turn, and the one that it is compared with.
+	Replies = request.Replies
+	// Diagnosis says how a prompt continues earlier ones.
+	Diagnosis = request.Diagnosis
+	// Summary is the summary of a reply.
+	Summary = request.Summary
 )
 
 // The defaults of gpt-oss, and the values of the settings in [Model].
