@@ -51,6 +51,7 @@ func TestReplyHeaders(t *testing.T) {
 		"stream":             {`,"stream":true`, header.Explanations(), whole(from("10.0.0.1:1")), "engine=main upstream=10.0.0.1:1 prompt-tokens=%d"},
 		"retried":            {"", header.Explanations(), whole(from("10.0.0.1:1"), Broken(errBroken), from("10.0.0.2:1")), "engine=main upstream=10.0.0.2:1 retries=1 prompt-tokens=%d cached-tokens=64"},
 		"retried stream":     {`,"stream":true`, []string{header.Retries}, whole(from("10.0.0.1:1"), Broken(errBroken), from("10.0.0.2:1")), "retries=1"},
+		"retried, no code":   {"", []string{header.Retries}, whole(Answered(500, http.Header{}, nil), Ended(nil), from("10.0.0.2:1")), "retries=1"},
 		"failed":             {"", []string{header.Engine, header.Retries}, []Event{from("10.0.0.1:1"), Broken(errBroken), from("10.0.0.2:1"), Broken(errBroken)}, "engine=main retries=1"},
 		"none":               {`,"user":"x"`, nil, whole(from("10.0.0.1:1")), ""},
 		"nothing to mention": {"", []string{header.Ignored, header.Retries, header.Upstream}, whole(ok()), ""},

@@ -27,8 +27,10 @@ type plannedCall struct {
 	request *engine.Request
 	further bool // of the step: it is not the first
 	retry   Retry
-	// reason is the code of the error that the call before has ended with, if this one repeats it.
-	reason string
+	// repeats is that it repeats the call before, which has ended with an error of the code reason; an
+	// error may have none.
+	repeats bool
+	reason  string
 }
 
 // plan makes a model call, once what it can use of token quotas is reserved.
@@ -56,7 +58,7 @@ func (r *Run) granted(g grant) {
 		return
 	case !c.further:
 		r.beginStep(c.request, g.output)
-	case c.reason != "":
+	case c.repeats:
 		// Headers wait for the new answer as they did for the first.
 		r.timers.Clear(TimerHold)
 		r.env.Telemetry.Retried(r.rec, c.reason, r.now)
@@ -390,7 +392,7 @@ func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	if r.continuation.continues() {
 		left = r.continuation.left()
 	}
-	r.plan(plannedCall{request: &req, further: true, retry: retry, reason: reason}, r.spend.again(left))
+	r.plan(plannedCall{request: &req, further: true, retry: retry, repeats: true, reason: reason}, r.spend.again(left))
 }
 
 // continueNext continues the first choice that is not complete. If there is none, the
