@@ -20,6 +20,9 @@ type member struct {
 	keep keep
 	// unless are the values of a refused field that are accepted, for keep accepted.
 	unless []string
+	// asked says that this holds for what a client asks for. In what the filter writes, a member of the
+	// name of a refused or ignored field is another one.
+	asked bool
 }
 
 // NewKeeper makes a Keeper of the fields of all APIs. What a row says by its Keep goes before the lists,
@@ -68,9 +71,9 @@ func ofRows(rows []jsontext.Described) (m member, says bool) {
 	case mapped:
 		m.keep = members
 	case refused:
-		m.keep = accepted
+		m.keep, m.asked = accepted, true
 	default:
-		m.keep = nothing
+		m.keep, m.asked = nothing, true
 	}
 	return m, says
 }
