@@ -272,7 +272,7 @@ func (c *cleaner) keepOf(name, in string) keep {
 	if k, listed := keptPlaces[name][in]; listed {
 		return k
 	}
-	if m, known := c.keeper.of(name); known && !(c.ours && m.asked) {
+	if m, known := c.keeper.of(name); known && (!c.ours || !m.asked) {
 		k := m.keep
 		// Here an object is not what a model or a tool wrote: it is one of the API.
 		if k == content && in == "" {

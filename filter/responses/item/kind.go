@@ -54,12 +54,18 @@ type Names struct {
 }
 
 var names = [...]Names{
-	Reasoning:   {Prefix: "rs_", Event: "response.reasoning_text", Part: "reasoning_text", Text: "text"},
-	Commentary:  {Prefix: "msg_", Event: "response.output_text", Part: "output_text", Text: "text"},
-	Answer:      {Prefix: "msg_", Event: "response.output_text", Part: "output_text", Text: "text"},
-	Function:    {Prefix: "fc_", Event: "response.function_call_arguments", Text: "arguments"},
-	Custom:      {Prefix: "ctc_", Event: "response.custom_tool_call_input", Text: "input"},
-	MCPCall:     {Prefix: "mcp_", Event: "response.mcp_call_arguments", Text: "arguments", Step: "response.mcp_call", Type: "mcp_call"},
+	Reasoning:  {Prefix: "rs_", Event: "response.reasoning_text", Part: "reasoning_text", Text: "text"},
+	Commentary: {Prefix: "msg_", Event: "response.output_text", Part: "output_text", Text: "text"},
+	Answer:     {Prefix: "msg_", Event: "response.output_text", Part: "output_text", Text: "text"},
+	Function:   {Prefix: "fc_", Event: "response.function_call_arguments", Text: "arguments"},
+	Custom:     {Prefix: "ctc_", Event: "response.custom_tool_call_input", Text: "input"},
+	MCPCall: {
+		Prefix: "mcp_",
+		Event:  "response.mcp_call_arguments",
+		Text:   "arguments",
+		Step:   "response.mcp_call",
+		Type:   "mcp_call",
+	},
 	MCPApproval: {Prefix: "mcpr_"},
 	MCPList:     {Prefix: "mcpl_", Step: "response.mcp_list_tools"},
 	WebSearch: {
