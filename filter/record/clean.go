@@ -90,8 +90,7 @@ func (c *cleaner) value(k keep, in string) {
 	case '{':
 		switch k {
 		case nothing, stored:
-			c.skip()
-			c.replace(begin, hiddenObject)
+			c.hide(begin, hiddenObject)
 		case whole:
 			c.skip()
 		case content:
@@ -101,8 +100,7 @@ func (c *cleaner) value(k keep, in string) {
 		}
 	case '[':
 		if k == nothing {
-			c.skip()
-			c.replace(begin, hiddenList)
+			c.hide(begin, hiddenList)
 			return
 		}
 		c.array(k, in)
@@ -120,13 +118,35 @@ func (c *cleaner) value(k keep, in string) {
 	}
 }
 
-// acceptedValue reads a value of a refused field.
+// hide reads an object or a list, and puts by in its place. One that is empty tells of nobody, and
+// may be what asks for nothing.
+func (c *cleaner) hide(begin int, by []byte) {
+	c.skip()
+	if !isEmpty(c.in[begin:c.at]) {
+		c.replace(begin, by)
+	}
+}
+
+// isEmpty reports whether an object or a list has nothing in it.
+func isEmpty(raw []byte) bool { return len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 }
+
+// maxAccepted is more bytes than any value of a refused field has that is accepted, but for empty
+// lists with white space in them.
+const maxAccepted = 64
+
+// acceptedValue reads a value of a refused field. A long one is not parsed: it is no such value.
 func (c *cleaner) acceptedValue(begin int, in string) {
 	c.skip()
-	value := gjson.ParseBytes(c.in[begin:c.at])
-	if m, _ := c.keeper.of(in); !value.IsObject() && !value.IsArray() && value.Type != gjson.String ||
-		jsontext.AsksNothing(value, m.unless) {
+	raw := c.in[begin:c.at]
+	switch first := raw[0]; {
+	case first != '"' && first != '[' && first != '{': // a number, true, false or null
 		return
+	case first == '[' && isEmpty(raw):
+		return
+	case len(raw) <= maxAccepted:
+		if m, _ := c.keeper.of(in); jsontext.AsksNothing(gjson.ParseBytes(raw), m.unless) {
+			return
+		}
 	}
 	c.replace(begin, hiddenText)
 }

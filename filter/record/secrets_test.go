@@ -58,6 +58,7 @@ func TestBody(t *testing.T) {
 			"what refused fields accept", `{"n_predict":-1,"options":{},"bad_words":[],"extra_body":{"a":"s1"},"temp":0.5,"negative_prompt":"s2","search_parameters":{"mode":"off"},"do_sample":true}`,
 			`{"n_predict":-1,"options":{},"bad_words":[],"extra_body":"[hidden]","temp":0.5,"negative_prompt":"[hidden]","search_parameters":{"mode":"off"},"do_sample":true}`,
 		},
+		{"what is empty", `{"odd":{},"more":[ ],"authorization":{"a":1},"headers":{}}`, `{"odd":{},"more":[ ],"authorization":{"[hidden]":"[hidden]"},"headers":{}}`},
 		{"numbers", ` [-1.5e9,{"a":-1.5e9}, 0 ,{"n":1}]`, ` [-1.5e9,{"a":0}, 0 ,{"n":1}]`},
 		{"nothing in it", ` {} `, ` {} `},
 	} {

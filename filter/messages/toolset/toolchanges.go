@@ -48,6 +48,7 @@ type Change struct {
 func (r *Reader) ReadChange(kind string, v jsontext.Field, made bool) (*Change, *apierror.Error) {
 	tool := jsontext.Field{Result: v.Get("tool"), Path: v.Path + ".tool"}
 	change := Change{path: tool.Path, raw: tool.Raw, removes: kind == "tool_removal", made: made}
+
 	var err *apierror.Error
 	switch reference := tool.Get("type").Str; {
 	case reference == "tool_reference":
@@ -70,6 +71,7 @@ func (r *Reader) ReadChange(kind string, v jsontext.Field, made bool) (*Change, 
 		return nil, apierror.Invalid(tool.Path+".type", "The tool of a block of type %q must be a tool_reference, an "+
 			"mcp_tool_reference or an mcp_toolset_reference; that of a tool_addition may be a tool_definition.", kind)
 	}
+
 	return &change, err
 }
 

@@ -312,12 +312,14 @@ func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []by
 	}
 	b = append(b, `"output_ids":`...)
 	b = appendIDs(b, ids)
+
 	b = append(b, `,"meta_info":{"id":`...)
 	b = appendQuoted(b, r.id(c))
 	b = append(b, `,"finish_reason":`...)
 	b = appendSGLangFinish(b, c)
 	b = append(b, `,"prompt_tokens":`...)
 	b = strconv.AppendInt(b, int64(len(r.req.prompt)), 10)
+
 	b = append(b, `,"weight_version":"`+weightVersion+`","num_retractions":0,"reasoning_tokens":0`...)
 	b = append(b, `,"completion_tokens":`...)
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
@@ -329,6 +331,7 @@ func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []by
 	} else {
 		b = append(b, "null"...)
 	}
+
 	b = append(b, `,"dp_rank":null,"storage_prefetch_wait":0.0,"storage_staging_wait":0.0`...)
 	b = appendSGLangLogprobs(b, r.req, c, len(c.output)-len(ids))
 	if c.finish != "" {
