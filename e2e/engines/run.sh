@@ -120,11 +120,15 @@ find_python() {
 	fail "$here/requirements needs Python 3.11 with venv: install it, or set PYTHON" >&2
 }
 
-# Each step leaves a file that is newer than its inputs.
+# Each step leaves a file with the checksum of its inputs. Their times are those of the checkout.
+checksum() { cat "$@" | sha256sum; }
+is_done() { [ -f "$1" ] && [ "$(checksum "${@:2}")" = "$(cat "$1")" ]; }
+
 install_family() {
 	local family=$1 venv=$dir/$1/venv python requirements=$here/requirements/$1.txt found
+	local inputs=("$requirements" "$here/stubs.py" "$here/kernels.py")
 	python=$(python_of "$family")
-	if [ ! "$venv/.done" -nt "$requirements" ] || [ ! "$venv/.done" -nt $here/stubs.py ]; then
+	if ! is_done "$venv/.done" "${inputs[@]}"; then
 		rm -rf "$venv"
 		check_space "$family"
 		say "Installing $family into .engines/$family, some minutes:"
@@ -137,7 +141,7 @@ install_family() {
 			[ "$family" != vllm ] || nice "$python" $here/kernels.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 			"$python" -c 'import torch' || fail "torch does not load with the stub CUDA libraries of $here/stubs.py"
 		fi
-		touch "$venv/.done"
+		checksum "${inputs[@]}" >"$venv/.done"
 	fi
 	install_model "$family"
 }
@@ -162,11 +166,11 @@ install_model() {
 	if [ "$1" = llamacpp ]; then
 		made=$dir/models/llamacpp.done files=("$dir/models/llamacpp.gguf")
 	fi
-	if [ ! "$made" -nt $here/model.py ]; then
+	if ! is_done "$made" "$here/model.py"; then
 		say "Making the tiny model in .engines/models:"
 		vocabulary
 		nice "$(python_of "$1")" $here/model.py "$dir/models/vocabulary/o200k_base.tiktoken" "$hf" "${files[@]}"
-		touch "$dir/models/hf.done" "$made"
+		checksum "$here/model.py" | tee "$dir/models/hf.done" >"$made"
 	fi
 }
 

@@ -46,6 +46,7 @@ type entry struct {
 	budget *Budget
 	count  string // in the store
 	output int    // output tokens of the call that are reserved
+	leaves int64  // units that have to be left when the call begins
 	taken  []piece
 }
 
@@ -92,7 +93,8 @@ func (a *Account) Reserve(ctx context.Context, used Usage, call Call) (output in
 	if call.Least > 0 && a.bounds() {
 		return a.takeShare(ctx, used, call)
 	}
-	return call.Output, a.take(ctx, func() { a.begin(used, call) })
+	_, refusal := a.take(ctx, func() { a.begin(used, call) })
+	return call.Output, refusal
 }
 
 // Reserved reports whether enough is reserved for a model call with the whole of its output,
@@ -114,7 +116,8 @@ func (a *Account) Reserved(used Usage, call Call) bool {
 func (a *Account) begin(used Usage, call Call) {
 	a.used, a.call = used, call
 	for i := range a.entries {
-		a.entries[i].output = a.entries[i].first(call)
+		e := &a.entries[i]
+		e.output, e.leaves = e.first(call), 0
 	}
 }
 
@@ -152,7 +155,7 @@ func (a *Account) Grow(ctx context.Context) *apierror.Error {
 	defer cancel()
 
 	before := make([]int, len(a.entries))
-	err := a.take(ctx, func() {
+	_, err := a.take(ctx, func() {
 		for i := range a.entries {
 			e := &a.entries[i]
 			before[i] = e.output
@@ -176,11 +179,11 @@ func (a *Account) Grow(ctx context.Context) *apierror.Error {
 }
 
 // take takes what the entries need and do not have, after change has changed what they
-// need. The access, and the time for it, are the caller's.
-func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
+// need, and returns the counts. The access, and the time for it, are the caller's.
+func (a *Account) take(ctx context.Context, change func()) ([]store.Count, *apierror.Error) {
 	charges := a.missing(change)
 	if charges == nil {
-		return nil
+		return nil, nil
 	}
 
 	// Only access is held here: methods without a context must not wait for the store.
@@ -189,10 +192,10 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
-		return a.storeFailed(err)
+		return nil, a.storeFailed(err)
 	}
 	if !charged.OK {
-		return a.refusal(charges, charged.Counts)
+		return charged.Counts, a.refusal(charges, charged.Counts)
 	}
 
 	for i, c := range charged.Counts {
@@ -206,7 +209,7 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 		}
 	}
 
-	return nil
+	return charged.Counts, nil
 }
 
 // missing returns the charges of what the entries need and do not have, after a change of
@@ -224,7 +227,7 @@ func (a *Account) missing(change func()) []store.Charge {
 	for i := range a.entries {
 		e := &a.entries[i]
 		charges[i] = e.charge()
-		charges[i].Limit = e.budget.Tokens * unit
+		charges[i].Limit = e.budget.Tokens*unit - e.leaves
 		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
 			// A count that is over its limit refuses nothing to those who take nothing.
 			charges[i].Limit = 0

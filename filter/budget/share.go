@@ -15,12 +15,12 @@ import (
 //
 // A share of what is left, and not of the budget: each of many calls at the same time leaves seven
 // eighths to those that follow, and becomes smaller than Least only when the budget is nearly used
-// up.
+// up. The store makes sure of it when it is taken.
 
 const (
 	// shares is how many such calls could take all that is left.
 	shares = 8
-	// maxShares bounds how often a share is computed again because others were faster.
+	// maxShares bounds how often a share is asked for because others were faster. The last is the least.
 	maxShares = 4
 )
 
@@ -44,22 +44,39 @@ func (a *Account) bounds() bool {
 // tokens. The access is the caller's.
 func (a *Account) takeShare(ctx context.Context, used Usage, call Call) (output int, _ *apierror.Error) {
 	call.Least = min(call.Least, call.Output)
-	for try := 1; ; try++ {
-		counts, err := a.read(ctx)
-		if err != nil {
-			return call.Output, a.beginUnread(used, call, err)
-		}
+	counts, err := a.read(ctx)
+	if err != nil {
+		return call.Output, a.beginUnread(used, call, err)
+	}
 
-		// Between reading and taking others may have taken, and the store refuses what does not fit
-		// any more. That each is refused in turn ends with the least, which needs no reading.
+	for try := 1; ; try++ {
 		share := call
 		if share.Output = a.share(used, call, counts); try == maxShares {
 			share.Output = call.Least
 		}
-		refusal := a.take(ctx, func() { a.begin(used, share) })
 		last := share.Output == call.Least
+
+		// Others may have taken since the counts were read. Many that have read the same counts would
+		// take all that there is with the first of them, so the store is told what a share leaves.
+		charged, refusal := a.take(ctx, func() {
+			a.begin(used, share)
+			if !last {
+				a.leaveOthers(share)
+			}
+		})
 		if refusal == nil || last || refusal.Status != http.StatusTooManyRequests {
 			return share.Output, refusal
+		}
+		counts = charged
+	}
+}
+
+// leaveOthers has the call that begins leave to others what a share of its size leaves. The mutex
+// is the caller's.
+func (a *Account) leaveOthers(share Call) {
+	for i := range a.entries {
+		if e := &a.entries[i]; e.budget.Reserve == 0 {
+			e.leaves = (shares - 1) * e.budget.Weights.output(share.Output)
 		}
 	}
 }

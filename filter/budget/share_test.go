@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +35,48 @@ func TestShareOfOrdinaryCalls(t *testing.T) {
 		}
 		before = output
 	}
+
+	if got := used(t, s, &b, Subject{}); got > b.Tokens*unit {
+		t.Errorf("%d units are reserved of %d", got, b.Tokens*unit)
+	}
+}
+
+// racingStore has the first accesses, as many as it is made for, wait for one another.
+type racingStore struct {
+	store.Budgets
+	left    atomic.Int64
+	arrived chan struct{}
+}
+
+func (s *racingStore) Charge(ctx context.Context, charges []store.Charge) (store.Charged, error) {
+	charged, err := s.Budgets.Charge(ctx, charges)
+	switch left := s.left.Add(-1); {
+	case left == 0:
+		close(s.arrived)
+	case left > 0:
+		<-s.arrived
+	}
+	return charged, err
+}
+
+// Calls that have all read the same counts take no more than calls that come one by one.
+func TestShareOfRacingCalls(t *testing.T) {
+	t.Parallel()
+	const calls = 20
+	s, b := &racingStore{Budgets: store.NewMemory(store.Options{}), arrived: make(chan struct{})}, limited(100_000)
+	s.left.Store(calls)
+	set := New(s, []Budget{b})
+
+	var done sync.WaitGroup
+	for range calls {
+		done.Go(func() {
+			output, err := set.Account(Subject{}).Reserve(t.Context(), Usage{}, ordinary(100))
+			if err != nil || output < LeastOutput {
+				t.Errorf("%d tokens: %v", output, err)
+			}
+		})
+	}
+	done.Wait()
 
 	if got := used(t, s, &b, Subject{}); got > b.Tokens*unit {
 		t.Errorf("%d units are reserved of %d", got, b.Tokens*unit)
