@@ -76,28 +76,18 @@ const (
 	phaseEnded                 // the end of the reply was sent: nothing more is answered
 )
 
-// upstreamPhase is how much of the upstream's reply has come. Where the reply is a
-// local one there is no upstream, but Envoy may answer by itself.
-type upstreamPhase uint8
-
-const (
-	upstreamSilent   upstreamPhase = iota
-	upstreamHeaders                // its headers have come
-	upstreamBody                   // its body has begun
-	upstreamTrailers               // it ends with trailers
-)
-
 // exchange is one HTTP request and its reply: a state machine that takes Envoy's
 // messages, expired timers and the events of what it has begun, and leaves its
 // messages to Envoy in to. It is used by one goroutine; others send to its inbox.
 // Its driver feeds it.
 //
-// Its collector says what the request is. It is large because a request and its reply, and what is
-// passed on of either, are one HTTP exchange for Envoy: what has come of the one decides what can be
-// sent of the other.
+// Its collector says what the request is, its downstream how Envoy gets the reply. What is left is
+// large because a request and its reply, and what is passed on of either, are one HTTP exchange for
+// Envoy: what has come of the one decides what can be sent of the other.
 type exchange struct {
 	inbox
-	collector // the request, and the model that it is for
+	collector  // the request, and the model that it is for
+	downstream // the reply
 
 	// What it works with.
 	driver    Driver
@@ -105,7 +95,6 @@ type exchange struct {
 	runner    *run.Runner
 
 	now time.Time
-	to  sender // messages to Envoy
 
 	phase phase
 	ended error // with which the stream from Envoy has ended
@@ -113,32 +102,24 @@ type exchange struct {
 	kind    telemetry.Kind
 	passing bool // the body that was collected is being sent on
 
-	// The upstream's reply.
-	upstream upstreamPhase
 	// elsewhere is the error for a request that was passed on because what it asks
 	// for is not stored here; nil: it was not. It takes the place of a 404.
 	elsewhere *apierror.Error
 
-	// The reply to the client.
-	local       bool // Envoy sends no request upstream: the reply is a local one
-	headersSent bool
-	early       []byte       // of a reply in place of the upstream's, whose body has not begun
-	stored      *storedReply // nil: the reply is not a stored stream
-	pace        pacer
-	metadata    metadata
+	stored *storedReply // nil: the reply is not a stored stream
 }
 
 // newExchange begins an exchange that a driver feeds.
 func newExchange(d Driver, s *Server) *exchange {
 	ctx, now := d.Context(), d.Now()
 	return &exchange{
-		inbox:     newInbox(ctx),
-		collector: collector{s: s},
-		driver:    d,
-		telemetry: s.telemetry,
-		runner:    run.NewRunner(ctx, s.o.Env, now),
-		now:       now,
-		to:        newSender(),
+		inbox:      newInbox(ctx),
+		collector:  collector{s: s},
+		downstream: downstream{to: newSender()},
+		driver:     d,
+		telemetry:  s.telemetry,
+		runner:     run.NewRunner(ctx, s.o.Env, now),
+		now:        now,
 	}
 }
 

@@ -123,55 +123,23 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 // SendHeaders sends the headers of the client's reply: in place of the engine's, or
 // as the beginning of a local reply.
 func (x *exchange) SendHeaders(header []engine.Header) {
-	x.headersSent = true
-	header = append(header, x.request.idHeader()...)
-	if x.local {
-		m := localHeaders(header)
-		x.metadata.begin(m)
-		x.to.add(m)
-		return
-	}
-	var m mutation
-	m.set(header...)
-	m.m.RemoveHeaders = engineReplyNames
-	x.to.add(responseHeadersReply(&m))
+	x.headers(append(header, x.request.idHeader()...))
 }
 
 // SendBody sends bytes of the client's reply.
 func (x *exchange) SendBody(p []byte, end bool) {
-	if end {
-		x.phase = phaseEnded
-		x.runner.Stop()
-	}
-
-	// Envoy ends a request for which a body comes in place of one that has not begun.
-	// Engines send headers long before their first token.
-	if x.upstream == upstreamHeaders && !x.local && !x.pace.on() && !end {
-		x.early = append(x.early, p...)
+	if !end {
+		if x.body(p) {
+			x.keepPace()
+		}
 		return
 	}
-	if len(x.early) > 0 {
-		p, x.early = append(x.early, p...), nil
-	}
 
-	trailers := x.upstream == upstreamTrailers
-	switch {
-	case x.local:
-		x.to.localBody(p, end)
-	case end && trailers:
-		// Envoy waits for an answer to the trailers, which ends the reply.
-		x.to.responseBody(p, false)
-		x.to.add(responseTrailersReply(trailerNames...))
-	default:
-		x.to.responseBody(p, end)
-		x.pace.sent += len(p)
-	}
-	if end {
-		o := x.outcome()
-		x.metadata.end(x.to.last(), &x.runner.Record, &o)
-		return
-	}
-	x.keepPace()
+	x.phase = phaseEnded
+	x.runner.Stop()
+	x.lastBody(p)
+	o := x.outcome()
+	x.metadata.end(x.to.last(), &x.runner.Record, &o)
 }
 
 // takeMarks takes marks of a paced reply that came back. With the first one, the reply
