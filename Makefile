@@ -508,7 +508,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 # The decoders of what clients, engines and tools send, for CI.
 QUICK_TARGETS := FuzzChat FuzzResponses FuzzMessages FuzzDifferential FuzzSequence FuzzInflate \
 	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzReceive FuzzParser FuzzSchema FuzzCheckSchema FuzzInputLark FuzzServer FuzzRepairer \
-	FuzzFrames FuzzEvent FuzzSplit
+	FuzzFrames FuzzEvent FuzzReader
 
 # The rounds of the short fuzz-cost are counted, not timed: on any machine it measures about
 # the same requests, and a change that is not at fault does not fail.

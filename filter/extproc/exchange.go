@@ -81,9 +81,9 @@ const (
 // messages to Envoy in to. It is used by one goroutine; others send to its inbox.
 // Its driver feeds it.
 //
-// Its collector says what the request is, its downstream how Envoy gets the reply. What is left is
-// large because a request and its reply, and what is passed on of either, are one HTTP exchange for
-// Envoy: what has come of the one decides what can be sent of the other.
+// Its collector says what the request is, its downstream how Envoy gets the reply. It is large because
+// a request and its reply, and what is passed on of either, are one HTTP exchange for Envoy: what has
+// come of the one decides what can be sent of the other.
 type exchange struct {
 	inbox
 	collector  // the request, and the model that it is for

@@ -141,3 +141,9 @@ func (t turn) appendTo(settings []byte) []byte {
 	}
 	return append(body, '}')
 }
+
+// appendLane appends how an event of a lane begins, before what follows its brace. A lane has only
+// characters that need no escape.
+func appendLane(dst []byte, lane string) []byte {
+	return append(append(append(dst, `{"stream_id":"`...), lane...), `",`...)
+}

@@ -1,7 +1,6 @@
 package websocket
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -43,29 +42,5 @@ func FuzzEvent(f *testing.F) {
 		}
 
 		checkSteer(&e)
-		requiredInput([]byte(text))
-	})
-}
-
-// FuzzSplit cuts server-sent events at any place. The events do not depend on it.
-func FuzzSplit(f *testing.F) {
-	f.Add("event: a\ndata: {\"type\":\"a\"}\n\n: keep-alive\nevent: b\ndata: {\"b\":1}\n\ndata: [DONE]\n\n", 3)
-	f.Fuzz(func(t *testing.T, sse string, cut int) {
-		split := func(pieces ...string) (events []string) {
-			var s splitter
-			for _, p := range pieces {
-				if err := s.feed([]byte(p), func(json []byte) error {
-					events = append(events, string(json))
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return events
-		}
-		cut = min(max(cut, 0), len(sse))
-		if whole, cut := split(sse), split(sse[:cut], sse[cut:]); !slices.Equal(whole, cut) {
-			t.Errorf("%q, cut: %q", whole, cut)
-		}
 	})
 }

@@ -209,22 +209,22 @@ func (x *fakeExchange) sendPiece(sse string, end bool) {
 	}})
 }
 
-func event(name, members string) string {
+func eventText(name, members string) string {
 	return "event: " + name + "\ndata: {\"type\":\"" + name + "\"" + members + "}\n\n"
 }
 
 func (x *fakeExchange) created(id string) {
-	x.send(event("response.created", `,"response":{"id":"`+id+`"}`), false)
+	x.send(eventText("response.created", `,"response":{"id":"`+id+`"}`), false)
 }
 
 // tells sends an event about an item.
 func (x *fakeExchange) tells(step string) {
-	x.send(event("response.output_item."+step, `,"item":{}`), false)
+	x.send(eventText("response.output_item."+step, `,"item":{}`), false)
 }
 
 // complete sends the end of a response.
 func (x *fakeExchange) complete(status, output string) {
-	x.send(event("response."+status, `,"response":{"output":[`+output+`]}`)+"data: [DONE]\n\n", true)
+	x.send(eventText("response."+status, `,"response":{"output":[`+output+`]}`)+"data: [DONE]\n\n", true)
 }
 
 // refuse sends an error in place of a reply.
@@ -243,7 +243,7 @@ func (x *fakeExchange) refuse(err *apierror.Error, headers map[string]string) {
 // hello is a script of a short response, whose id is the request's.
 func hello(x *fakeExchange) {
 	x.created("resp_" + x.headers["x-request-id"])
-	x.send(": keep-alive\n"+event("response.output_text.delta", `,"delta":"hi"`), false)
+	x.send(": keep-alive\n"+eventText("response.output_text.delta", `,"delta":"hi"`), false)
 	x.complete("completed", "")
 }
 

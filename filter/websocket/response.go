@@ -18,6 +18,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/event"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
@@ -73,7 +74,7 @@ type response struct {
 	body  []byte
 
 	// The reply. ended is closed at its end.
-	events splitter
+	events event.Reader
 	ended  chan struct{}
 	id     string
 	// status is how the response has ended: the last part of the name of its last event, or "failed"
@@ -234,7 +235,7 @@ func (r *response) Send(m *extprocv3.ProcessingResponse) error {
 		if body == nil {
 			return nil
 		}
-		if err := r.events.feed(body.GetBody(), r.event); err != nil {
+		if err := r.events.Feed(body.GetBody(), r.event); err != nil {
 			return err
 		}
 		if body.GetEndOfStream() {
@@ -270,61 +271,38 @@ func (r *response) refused(reply *extprocv3.ImmediateResponse) {
 	r.endWith(errorEvent(r.lane, status, fieldsOf(reply.GetBody()), headers))
 }
 
-// The names of events that say how far a response is.
-var (
-	createdName = []byte(`{"type":"response.created"`)
-	itemName    = []byte(`{"type":"response.output_item.`)
-	endNames    = []struct {
-		status string
-		name   []byte
-	}{
-		{"completed", []byte(`{"type":"response.completed"`)},
-		{"incomplete", []byte(`{"type":"response.incomplete"`)},
-		{"failed", []byte(`{"type":"response.failed"`)},
-		{"cancelled", []byte(`{"type":"response.cancelled"`)},
-		// With which a stored stream breaks off.
-		{"failed", []byte(`{"type":"error"`)},
-	}
-)
-
 // event sends an event of the reply.
-func (r *response) event(json []byte) error {
-	// The type is the first member, so that nothing is parsed: most events are of one token.
-	switch {
-	case r.status != "":
-		// After its last event nobody reads on.
+func (r *response) event(e event.Event) error {
+	// After its last event nobody reads on.
+	if r.status != "" {
 		return nil
+	}
 
-	case r.id == "" && bytes.HasPrefix(json, createdName):
-		r.id = gjson.GetBytes(json, "response.id").String()
+	switch e.Step {
+	case event.Created:
+		r.id = e.ID()
 		r.c.remember(r)
 		r.c.letGo(r.brings)
 		r.brings = nil
 
-	case bytes.HasPrefix(json, itemName):
+	case event.ItemChanged:
 		// While the model wrote a call it was not interrupted. One of the filter's own has been
 		// written now: no model call is to follow it.
 		if r.steering.waits() {
 			r.steering.stop(steered)
 		}
 
-	default:
-		for _, end := range endNames {
-			if !bytes.HasPrefix(json, end.name) {
-				continue
-			}
-			r.status = end.status
-			if r.status == "failed" {
-				r.failed()
-			}
-			// Before the client has the event: input that it sends then is for the next response.
-			if r.steering.close() {
-				r.last = bytes.Clone(json)
-			}
-			break
+	case event.Ended:
+		r.status = e.Status
+		if r.status == "failed" {
+			r.failed()
+		}
+		// Before the client has the event: input that it sends then is for the next response.
+		if r.steering.close() {
+			r.last = bytes.Clone(e.JSON)
 		}
 	}
-	return r.c.send(r.lane, json)
+	return r.c.send(r.lane, e.JSON)
 }
 
 // remember notes a response that has an id, before the client knows it.

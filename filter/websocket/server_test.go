@@ -390,7 +390,7 @@ func TestSlowReader(t *testing.T) {
 		defer close(canceled)
 		x.created("resp_1")
 		// More than any buffer of sockets takes.
-		delta := event("response.output_text.delta", `,"delta":"`+strings.Repeat("x", 1<<20)+`"`)
+		delta := eventText("response.output_text.delta", `,"delta":"`+strings.Repeat("x", 1<<20)+`"`)
 		for range 1000 {
 			if x.driver.Context().Err() != nil {
 				return
@@ -606,7 +606,7 @@ func TestCancelTheNextOne(t *testing.T) {
 			return
 		}
 		x.created("resp_1")
-		x.send(event("response.completed", `,"response":{"output":[]}`), false)
+		x.send(eventText("response.completed", `,"response":{"output":[]}`), false)
 		<-release
 		x.send("data: [DONE]\n\n", true)
 	})

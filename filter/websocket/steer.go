@@ -7,6 +7,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/event"
 )
 
 // Input that steers a response. What becomes of it:
@@ -153,7 +154,7 @@ func (c *connection) successor(r *response) *response {
 		return nil
 	}
 
-	required := requiredInput(r.last)
+	required := event.Required(r.last)
 	switch {
 	case r.status != "completed" && r.status != "incomplete":
 		c.giveUp(r, steers, "The response has not been completed.")
@@ -253,44 +254,6 @@ func appendItems(list []byte, input string) []byte {
 		list = append(list, ',')
 	}
 	return append(append(append(list, begins...), items...), ends...)
-}
-
-// outputs are the kinds of items that wait for the client, with the items that answer them.
-var outputs = map[string]string{
-	"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output",
-	"computer_call": "computer_call_output", "shell_call": "shell_call_output",
-	"local_shell_call": "local_shell_call_output", "apply_patch_call": "apply_patch_call_output",
-	"tool_search_call": "tool_search_output", "mcp_approval_request": "mcp_approval_response",
-}
-
-// requiredInput returns what the client has to send before the response of an event can be
-// continued, as the beginnings of input items.
-func requiredInput(event []byte) (stubs []string) {
-	output := gjson.GetBytes(event, "response.output")
-	output.ForEach(func(_, item gjson.Result) bool {
-		kind := item.Get("type").Str
-		answer := outputs[kind]
-		// The filter has searched by itself where it says so.
-		if answer == "" || kind == "tool_search_call" && item.Get("execution").Str != "client" ||
-			item.Get("status").Str == "incomplete" {
-			return true
-		}
-
-		w := jsontext.Writer{}.Open().Text("type", answer)
-		switch kind {
-		case "mcp_approval_request":
-			w = w.Text("approval_request_id", item.Get("id").Str)
-		case "tool_search_call":
-			w = w.Text("call_id", item.Get("call_id").Str).Text("execution", "client")
-		case "function_call":
-			w = w.Text("call_id", item.Get("call_id").Str).Text("name", item.Get("name").Str)
-		default:
-			w = w.Text("call_id", item.Get("call_id").Str)
-		}
-		stubs = append(stubs, string(w.Close()))
-		return true
-	})
-	return stubs
 }
 
 // steerEvent is what has become of input; more are further members.

@@ -228,7 +228,7 @@ func TestCancelBeforeTheSuccessor(t *testing.T) {
 	s := start(t, nil, func(x *fakeExchange) {
 		x.created("resp_1")
 		<-x.interrupt
-		x.send(event("response.incomplete", `,"response":{"output":[]}`), false)
+		x.send(eventText("response.incomplete", `,"response":{"output":[]}`), false)
 		<-release
 		x.send("data: [DONE]\n\n", true)
 	})

@@ -54,13 +54,13 @@ var requests = map[string]struct {
 	}, want: "response.created error"},
 	"breaks off": {script: func(x *fakeExchange, id string) {
 		x.created(id)
-		x.send(event("error", `,"code":"shutdown"`)+"data: [DONE]\n\n", true)
+		x.send(eventText("error", `,"code":"shutdown"`)+"data: [DONE]\n\n", true)
 	}, want: "response.created error"},
 	"does not end": {script: func(x *fakeExchange, id string) {
 		x.created(id)
-		x.send(event("response.failed", `,"response":{}`)+event("response.completed", `,"response":{}`), false)
+		x.send(eventText("response.failed", `,"response":{}`)+eventText("response.completed", `,"response":{}`), false)
 		x.refuse(apierror.Invalid("", "late"), nil)
-		x.send(event("response.completed", `,"response":{}`), true)
+		x.send(eventText("response.completed", `,"response":{}`), true)
 	}, want: "response.created response.failed"},
 	"is steered": {script: func(x *fakeExchange, id string) {
 		x.created(id)

@@ -1,5 +1,5 @@
-// Package event writes the server-sent events of the Responses API. An event's
-// name is before its data too, and each event has the next number of its stream:
+// Package event writes the server-sent events of the Responses API, and reads them for those who pass
+// them on. An event's name is before its data too, and each event has the next number of its stream:
 //
 //	event: response.output_text.delta
 //	data: {"type":"response.output_text.delta","sequence_number":7,…}
