@@ -212,22 +212,8 @@ func readText(v jsontext.Field) (string, *apierror.Error) {
 }
 
 func (d *decoder) readStopSequences(v jsontext.Field) *apierror.Error {
-	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
-		s, err := v.Text()
-		limits := d.rc.Limits
-		switch {
-		case err != nil:
-			return err
-		case s == "":
-			return apierror.Invalid(v.Path, "A stop sequence is empty. Leave it out.")
-		case len(s) > limits.StopBytes:
-			return apierror.Invalid(v.Path, "A stop sequence is longer than %d bytes.", limits.StopBytes)
-		case len(d.input.Stop) == limits.Stops:
-			return apierror.Invalid("stop_sequences", "The request has more than %d stop sequences.", limits.Stops)
-		}
-		d.input.Stop = append(d.input.Stop, s)
-		return nil
-	})
+	into := d.sampling()
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error { return into.AddStop(v) })
 }
 
 // leastBudget is the least budget of thinking that Anthropic's API accepts, in tokens.
