@@ -103,12 +103,12 @@ func TestReply(t *testing.T) {
 		`{"id":"r","system_fingerprint":"x","tools":[` + tool + `]}`:                                                                `{"id":"r","system_fingerprint":"x","tools":[` + clean + `]}`,
 		"event: a\ndata: {\"response\":{\"own\":1,\"tools\":[" + tool + "]}}\n\n: comment\n\ndata: {\"own\":2}\n\ndata: [DONE]\n\n": "event: a\ndata: {\"response\":{\"own\":1,\"tools\":[" + clean + "]}}\n\n: comment\n\ndata: {\"own\":2}\n\ndata: [DONE]\n\n",
 		`{"sampling_params":{"temperature":1,"trace":"x"},"provider":"p"}`:                                                          `{"sampling_params":{"temperature":1,"trace":"x"},"provider":"p"}`,
-		`{"own":{"authorization":"s1"}}`:                                                                                            `{"own":{"authorization":"[hidden]"}}`,
 		`{"id":"r","safety_identifier":"s1","metadata":{"user_id":"s2"},"prompt_cache_key":"k"}`:                                    `{"id":"r","safety_identifier":"[hidden]","metadata":{"user_id":"[hidden]"},"prompt_cache_key":"k"}`,
 		`{"ID":"r","Object":"` + encoded(`{"own":1,"tools":[`+tool+`]}`) + `","Input":[{"ID":"i","JSON":"` + encoded(`{"type":"odd","key":"s1","code":"x"}`) + `"}]}`: `{"ID":"r","Object":"` +
 			encoded(`{"own":1,"tools":[`+clean+`]}`) + `","Input":[{"ID":"i","JSON":"` + encoded(`{"type":"odd","key":"[hidden]","code":"x"}`) + `"}]}`,
-		`{"Object":"no base64!"}`: `{"Object":"[hidden]"}`,
-		"":                        "", "text": "text",
+		`{"own":{"authorization":"s1"}}`: `{"own":{"authorization":"[hidden]"}}`,
+		`{"Object":"no base64!"}`:        `{"Object":"[hidden]"}`,
+		"":                               "", "text": "text",
 	} {
 		if diff := cmp.Diff(want, string(keeper.Reply([]byte(text)))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)

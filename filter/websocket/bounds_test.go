@@ -40,7 +40,7 @@ func TestJoined(t *testing.T) { //nolint:paralleltest // it counts allocations
 		`[{"role":"user"},{"type":"message","role":"user","content":7}]`:       {`[{"role":"user"}]`, "7"},
 		`[{"role":"user","content":"b"}]`:                                      {`[{"role":"user","content":"b"}]`, ""},
 	} {
-		var steers []steer
+		steers := make([]steer, 0, len(tt))
 		for _, input := range tt[:len(tt)-1] {
 			steers = append(steers, steer{input: input})
 		}

@@ -138,10 +138,10 @@ func (r *response) fail(err *apierror.Error) {
 
 // endWith sends an error as the last event, unless there was one: with it the client begins to read
 // what comes of its next request.
-func (r *response) endWith(event []byte) {
+func (r *response) endWith(last []byte) {
 	if r.status == "" {
 		r.status = "failed"
-		r.c.write(event)
+		r.c.write(last)
 	}
 	r.end()
 }
