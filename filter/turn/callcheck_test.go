@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
@@ -121,7 +123,7 @@ func TestAskedAgain(t *testing.T) {
 		t.Errorf("cut: %q", spell(t, held))
 	}
 
-	if format := (&callCheck{tools: &toolset{}, rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
+	if format := (&callCheck{rules: newCallRules(&toolset.Set{}), rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
 		t.Errorf("without a schema: %v", format)
 	}
 }

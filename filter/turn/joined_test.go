@@ -135,50 +135,6 @@ func TestCallsOfJoinedTools(t *testing.T) {
 	read("in the reply", next)
 }
 
-// TestJoinedToolsEnforced shows that tools that join are part of the output's spec:
-// with their strict schemas, and as tools that tool_choice can name.
-func TestJoinedToolsEnforced(t *testing.T) {
-	t.Parallel()
-	rc, _ := newContext()
-	item := found("read")
-	name := ToolName{Namespace: "mcp.docs", Name: "read"}
-	item.Tools.Strict = map[ToolName]bool{name: true}
-	in := Input{Tools: functions("f"), Items: []Item{userHi, item, userHi}, Choice: Choice{Allowed: []ToolName{name}}}
-	spec := func() constraint.Spec {
-		t.Helper()
-		tools, err := newRequestToolset(rc, &in, &Prefix{}, in.Items)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		spec, err := newSpec(&RequestContext{}, &in, in.Choice, tools)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return spec
-	}
-
-	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Recipient != "mcp_docs.read" || string(s.Tools[0].Schema) != string(item.Tools.Namespaces[0].Tools[0].Parameters) {
-		t.Errorf("%+v", s.Tools)
-	}
-
-	looser := found("read")
-	looser.Tools.Namespaces[0].Tools[0].Parameters = json.RawMessage(`{"type":"object"}`)
-	looser.Tools.Strict = map[ToolName]bool{name: false}
-	in.Items = append(in.Items, looser, userHi)
-	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Schema != nil {
-		t.Errorf("the later definition does not count: %+v", s.Tools)
-	}
-
-	in.Choice.Required = true
-	if s := spec(); len(s.Tools) != 1 || string(s.Tools[0].Schema) != `{"type":"object"}` {
-		t.Errorf("the later definition of a forced tool does not count: %+v", s.Tools)
-	}
-
-	prepare(t, rc, &in)
-}
-
 // TestJoinedToolsVerified shows that calls of strict tools that join follow their
 // schemas where no engine enforces them, also where a call is required.
 func TestJoinedToolsVerified(t *testing.T) {

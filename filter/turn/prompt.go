@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -49,14 +51,14 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		return nil, err
 	}
 
-	tools, err := newRequestToolset(rc, in, before, items)
+	tools, err := toolset.New(rc, in, joinedIn(before.joined, items))
 	if err != nil {
 		return nil, err
 	}
 
 	// Without its names of tools a request has no spec, so that the tools are read first.
-	choice := tools.narrow(in.Choice)
-	spec, err := newSpec(rc, in, choice, tools)
+	choice := tools.Narrow(in.Choice)
+	spec, err := toolset.NewSpec(rc, in, choice, tools)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +68,9 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	}
 
 	turn.later, turn.tools = later, tools
+	if rc.Model.ToolArguments == request.ArgumentsRetry {
+		turn.calls = newCallRules(tools)
+	}
 	turn.stops = newStops(in.Stop)
 	turn.routing = routingOf(rc, in.Tools, before, items)
 	prompt, err := turn.render(ctx, in, before, items)
@@ -73,8 +78,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		return nil, err
 	}
 
-	// The definitions of the tools are in the prompt now. Nothing else needs them.
-	tools.rendered()
+	tools.DropDefinitions()
 	turn.compareDiagnosed(prompt, in.Replies.Compared)
 
 	// A grammar describes messages from their beginning, and the engine would apply it to the rest of
@@ -255,11 +259,11 @@ type renderedHead struct {
 	err *apierror.Error
 }
 
-func newHead(rc *request.Context, in *request.Input, date string, tools *toolset) *head {
+func newHead(rc *request.Context, in *request.Input, date string, tools *toolset.Set) *head {
 	h := &head{instructions: in.AllInstructions()}
 	var builtins []harmony.Namespace
 	if !in.NoCalls {
-		h.tools, builtins = tools.namespaces, tools.builtins
+		h.tools, builtins = tools.Namespaces, tools.Builtins
 		h.offered = true
 	}
 	h.system = systemMessage(rc, in, date, builtins)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -36,7 +38,7 @@ func TestSchemasTakeRoom(t *testing.T) {
 			Tools: []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: []byte(schema(values))}}}},
 			Items: []Item{{Kind: User, Text: "x"}},
 		}
-		_, err := newRequestToolset(rc, in, &Prefix{}, in.Items)
+		_, err := toolset.New(rc, in, nil)
 		if (err == full) != large || (taken > 0) != large {
 			t.Errorf("a tool of %d values: %v, %d bytes", values, err, taken)
 		}

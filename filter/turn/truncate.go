@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
@@ -55,7 +57,7 @@ func truncatedPrompt(
 		return whole.prompt(ctx, head, &Prefix{}, items)
 	}
 	// Each try has the tools of the conversation join again.
-	if err := spendJoins(rc, joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
+	if err := toolset.SpendJoins(rc, joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
 		return nil, err
 	}
 

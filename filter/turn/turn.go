@@ -25,6 +25,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -47,7 +48,8 @@ type Turn struct {
 
 	// What the output is read with.
 
-	tools    *toolset
+	tools    *toolset.Set
+	calls    *callRules
 	noCalls  bool
 	oneCall  bool
 	stops    stops

@@ -312,47 +312,6 @@ func TestStopTokenInContent(t *testing.T) {
 	}
 }
 
-// TestResolve shows which recipients mean a tool of the request.
-func TestResolve(t *testing.T) {
-	t.Parallel()
-	tools, err := newToolset(append(functions("search", "get_weather", "a.b", "twice", "final"),
-		harmony.Namespace{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}, {Name: "twice"}}}), nil, DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for recipient, want := range map[string]struct {
-		tool ToolName
-		address
-	}{
-		"functions.search":                {ToolName{Namespace: "functions", Name: "search"}, offered},
-		"mcp__x.twice":                    {ToolName{Namespace: "mcp__x", Name: "twice"}, offered},
-		"search":                          {ToolName{Namespace: "functions", Name: "search"}, offered},
-		"functions.echo":                  {ToolName{Namespace: "mcp__x", Name: "echo"}, offered},
-		"final":                           {ToolName{Namespace: "functions", Name: "final"}, offered},
-		"Functions.getWeather":            {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
-		"functions.get_weather.json":      {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
-		"functions.get_weathercommentary": {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
-		"functions.a.b":                   {ToolName{Namespace: "functions", Name: "a.b"}, respelled},
-		"mcp_x.Echo":                      {ToolName{Namespace: "mcp__x", Name: "echo"}, respelled},
-		"functions.Twice":                 {ToolName{Namespace: "functions", Name: "twice"}, respelled},
-		"twice":                           {ToolName{Namespace: "", Name: "twice_"}, unknown},
-		"browser.search":                  {ToolName{Namespace: "", Name: "browser_search"}, unknown},
-		"browser.Search":                  {ToolName{Namespace: "", Name: "browser_Search"}, unknown},
-		"mcp__x.search":                   {ToolName{Namespace: "", Name: "mcp__x_search"}, unknown},
-		"mcp__y.echo":                     {ToolName{Namespace: "", Name: "mcp__y_echo"}, unknown},
-		"functions.nope":                  {ToolName{Namespace: "", Name: "nope"}, unknown},
-		"python":                          {ToolName{Namespace: "", Name: "python"}, unknown},
-		"assistant":                       {ToolName{}, noRecipient},
-		"functions.":                      {ToolName{}, noRecipient},
-		"<|channel|>commentary":           {ToolName{}, noRecipient},
-	} {
-		if got, how := tools.resolve(recipient); got != want.tool || how != want.address {
-			t.Errorf("%q: %+v, %d; want %+v, %d", recipient, got, how, want.tool, want.address)
-		}
-	}
-}
-
 // TestForeignNamespaceCounted shows that a call with a tool's name in another
 // namespace is counted as unknown.
 func TestForeignNamespaceCounted(t *testing.T) {

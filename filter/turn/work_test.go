@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -252,7 +254,12 @@ func TestJoinsTakeSteps(t *testing.T) {
 		model.ContextLength = 4000
 		rc.Model = &model
 
-		const once = joinSteps * 4 * joins
+		// What it takes to have each of them join once.
+		account := work.New(t.Context(), work.PerRequest)
+		if err := toolset.SpendJoins(&RequestContext{Work: account}, joinedIn(nil, in.Items), 1); err != nil {
+			t.Fatal(err)
+		}
+		once := work.PerRequest - stepsLeft(account)
 		rc.Work = work.New(t.Context(), once-1)
 		if _, err := Prepare(t.Context(), rc, in); err == nil || err.Code != CodeTooCostly {
 			t.Errorf("truncate %t, with too few steps to join: %v", truncate, err)
@@ -274,7 +281,7 @@ func TestJoinsTakeSteps(t *testing.T) {
 func TestHeadIsRenderedOnce(t *testing.T) {
 	t.Parallel()
 	rc, _ := newContext()
-	h := newHead(rc, &Input{Instructions: "Be brief."}, "", &toolset{})
+	h := newHead(rc, &Input{Instructions: "Be brief."}, "", &toolset.Set{})
 	render := func(limit int, first opening) (string, *apierror.Error) {
 		prompt, err := rendering{rc, limit}.begin(t.Context(), nil, h, first)
 		return spell(t, prompt), err

@@ -47,7 +47,7 @@ var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
 // newWritten begins to collect, where calls can be made.
 func (t *Turn) newWritten() writtenTokens {
 	exact := t.rc.Model.History == request.HistoryExact
-	if !exact && t.diagnosed.found == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
+	if !exact && t.diagnosed.found == nil || t.noCalls || t.tools.Empty() {
 		return writtenTokens{}
 	}
 	return writtenTokens{on: true, exact: exact, tokens: slices.Clone(t.begunMessage())}
