@@ -31,12 +31,12 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
 	// error. The context that the turn was prepared in has ended.
-	kept, _ := insertKept(t.rc.Within(ctx), nil, items, t.kept.read)
+	kept := t.kept.Insert(t.rc.Within(ctx), items)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
 	r := rendering{&t.rc, t.rc.RenderLimit()}
 	prompt, err := r.append(ctx, slices.Clip(t.Engine.Prompt[:t.completionStart]),
-		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == request.HistoryExact))
+		(&Prefix{}).messages(opening{}, kept.Items, t.rc.Model.History == request.HistoryExact))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
@@ -86,10 +88,10 @@ func (h *head) addSums(sums *diagnosis.Head, opening opening) {
 }
 
 // storedLast reports whether the last call of the items is one of a choice that is kept.
-func storedLast(items []item.Item, kept []keptChoice) bool {
-	for i := len(items) - 1; i >= 0 && len(kept) > 0; i-- {
+func storedLast(items []item.Item, stored []kept.Choice) bool {
+	for i := len(items) - 1; i >= 0 && len(stored) > 0; i-- {
 		if id := items[i].CallID; items[i].Kind == item.Call {
-			return slices.ContainsFunc(kept, func(c keptChoice) bool { return slices.Contains(c.calls, id) })
+			return slices.ContainsFunc(stored, func(c kept.Choice) bool { return c.Has(id) })
 		}
 	}
 	return false
@@ -152,12 +154,8 @@ func (t *Turn) keepOutput(written []harmony.Token, respells bool) {
 	if d.found == nil || len(written) == 0 || t.Engine.N > 1 {
 		return
 	}
-	// Not in the cache either: see [Reader.writtenChoice].
-	if endsMessage(written[len(written)-1]) {
-		written = written[:len(written)-1]
-	}
 
-	followed := d.print.Followed(t.Engine.Prompt, written[len(t.begunMessage()):], respells)
+	followed := d.print.Followed(t.Engine.Prompt, withoutEnd(written)[len(t.begunMessage()):], respells)
 	if t.rc.Prompts.Followed(d.session, d.print, followed) {
 		d.print = followed
 	}

@@ -84,27 +84,6 @@ func TestAnswersDropReasoningAlone(t *testing.T) {
 	}
 }
 
-// TestFinishedStepsAreBounded shows that of a long conversation the last steps alone are read.
-func TestFinishedStepsAreBounded(t *testing.T) {
-	t.Parallel()
-	items := make([]Item, 0, 1+4*(3*maxKeptSteps))
-	items = append(items, userHi)
-	for i := range 3 * maxKeptSteps {
-		id := "call_" + strconv.Itoa(i)
-		items = append(items, Item{Kind: Call, CallID: id, Name: "f"}, Item{Kind: Result, CallID: id}, Item{Kind: Answer, Text: "a"}, userHi)
-	}
-	rc, _ := exactContext()
-	_, err := insertKept(rc, nil, items, func(names []string) (map[string]string, error) {
-		if len(names) != 2*maxKeptSteps || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "reasoning:") }) {
-			t.Errorf("%d names are read, such as %s", len(names), names[0])
-		}
-		return nil, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestFinishedStepsRenewed shows that steps of finished turns do not expire while the conversation goes on
 // with calls, and that those that begin with reasoning do.
 func TestFinishedStepsRenewed(t *testing.T) {
@@ -126,7 +105,7 @@ func TestFinishedStepsRenewed(t *testing.T) {
 		}
 		clock.Time = clock.Add(rc.KeptTTL * 3 / 4)
 		for _, in := range []Input{in, {Before: p, Items: in.Items[4:], Tools: in.Tools}} {
-			if got := prepare(t, rc, &in).due; len(got) != due {
+			if got := prepare(t, rc, &in).due.Choices; len(got) != due {
 				t.Errorf("%s: %v is due", output, got)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -148,7 +150,7 @@ func TestFormsCopyNoItems(t *testing.T) {
 	}{{"without a store", exact}, {"with one that fails", &failing}, {"canonical", &canonical}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = withKept(t.Context(), c.rc, nil, items)
+		_, _ = kept.Read(t.Context(), c.rc, nil, items)
 		runtime.ReadMemStats(&after)
 		bytes := after.TotalAlloc - before.TotalAlloc
 		size := float64(len(items)) * float64(unsafe.Sizeof(Item{}))

@@ -46,7 +46,7 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 			}
 			items = append(items, call)
 			if rng.IntN(3) == 0 {
-				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
+				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{"reasoning:" + id: "kept for " + id})
 			}
 			if calls%4 == 0 {
 				items = append(items, Item{Kind: Result, CallID: id, Text: text(), Hosted: true})
@@ -188,7 +188,7 @@ func TestPrefixTruncated(t *testing.T) {
 func TestPrefixSplit(t *testing.T) {
 	t.Parallel()
 	rc, _ := newContext()
-	_ = rc.Memory.PutTexts(context.Background(), "", map[string]string{reasoningKey("b"): "kept for b"})
+	_ = rc.Memory.PutTexts(context.Background(), "", map[string]string{"reasoning:b": "kept for b"})
 	call := func(id string) Item { return Item{Kind: Call, CallID: id, Name: "f", Text: "{}"} }
 	result := func(id string) Item { return Item{Kind: Result, CallID: id, Text: "result"} }
 	items := []Item{

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -135,7 +137,7 @@ func (t *Turn) render(
 	ctx context.Context, in *request.Input, before *Prefix, items []item.Item,
 ) ([]harmony.Token, *apierror.Error) {
 	rc := &t.rc
-	read, cancel := context.WithTimeout(ctx, readTimeout)
+	read, cancel := context.WithTimeout(ctx, kept.ReadTimeout)
 	defer cancel()
 
 	start := newConversationStart(in, before, items)
@@ -152,20 +154,20 @@ func (t *Turn) render(
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
 	}
-	kept, keptFault := withKept(read, rc, before, items)
-	defer giveRoomBack(rc, &kept)
+	stored, keptFault := kept.Read(read, rc, before.reasoned, items)
+	defer stored.GiveRoomBack(rc)
 	t.fault = errors.Join(dateFault, keptFault)
-	t.diagnosed.head.Stored = storedLast(items, kept.choices)
-	t.due, t.before = dueOf(rc, before.choicesBefore(kept.choices, items)), before
+	t.diagnosed.head.Stored = storedLast(items, stored.Choices)
+	t.due = kept.Renewal{Choices: kept.Due(rc, before.choicesBefore(stored.Choices, items)), Renewed: &before.renewed}
 
 	renderer := rendering{rc, rc.RenderLimit()}
 	if in.Truncate {
 		renderer.limit = min(renderer.limit, roomForPrompt(rc, in))
 	}
 
-	prompt, err := renderer.prompt(ctx, head, before, kept.items)
+	prompt, err := renderer.prompt(ctx, head, before, stored.Items)
 	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > renderer.limit) {
-		prompt, err = truncatedPrompt(ctx, rc, in, head, kept.items)
+		prompt, err = truncatedPrompt(ctx, rc, in, head, stored.Items)
 		t.truncated = true
 	}
 	if err != nil {

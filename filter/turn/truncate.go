@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -43,12 +45,12 @@ func truncatedPrompt(
 			items = items[:len(items)-1]
 		}
 
-		read, cancel := context.WithTimeout(ctx, readTimeout)
+		read, cancel := context.WithTimeout(ctx, kept.ReadTimeout)
 		defer cancel()
 		// A fault has been noted by Prepare.
-		kept, _ := withKept(read, rc, nil, items)
-		defer giveRoomBack(rc, &kept)
-		items = kept.items
+		stored, _ := kept.Read(read, rc, nil, items)
+		defer stored.GiveRoomBack(rc)
+		items = stored.Items
 	}
 
 	whole := rendering{rc, rc.RenderLimit()}

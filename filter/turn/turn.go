@@ -24,6 +24,7 @@ package turn
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -70,10 +71,9 @@ type Turn struct {
 	// Where in the prompt the model's own message begins.
 	completionStart int
 	// What the turn's choice keeps; nil while it goes on, and if it keeps nothing.
-	kept *Keep
-	// What earlier choices have kept, and is due to be kept on; the prefix that has some of them.
-	due    []keptChoice
-	before *Prefix
+	kept *kept.Keep
+	// What earlier choices have kept, and is due to be kept on.
+	due kept.Renewal
 	// The oldest turns of the conversation are left out.
 	truncated bool
 	// How the prompt is compared with earlier ones.

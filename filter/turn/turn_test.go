@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -355,10 +357,10 @@ func TestLongReasoningKept(t *testing.T) {
 	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
 	r := turn.NewReader(func(Event) {})
 	r.part.kind = Reasoning
-	for _, piece := range []string{strings.Repeat("a", maxKept-4), "long piece", "b"} {
+	for _, piece := range []string{strings.Repeat("a", kept.MaxBytes-4), "long piece", "b"} {
 		r.text([]byte(piece))
 	}
-	if got := string(r.reasoning.text); got != strings.Repeat("a", maxKept-4) {
+	if got := string(r.reasoning.text); got != strings.Repeat("a", kept.MaxBytes-4) {
 		t.Errorf("kept %d bytes that end in %q", len(got), got[len(got)-4:])
 	}
 }
