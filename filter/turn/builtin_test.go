@@ -214,7 +214,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 
 	for range 600 {
 		rc, _ := newContext()
-		items := conversation(rng, rc)
+		items := randomConversation(rng, rc)
 		var want []string
 		calls := 0
 
@@ -239,7 +239,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 			}
 		}
 
-		text := prompt(t, rc, &Input{Items: items})
+		text := promptText(t, rc, &Input{Items: items})
 		called, answered := numbersIn(text, builtinCall), numbersIn(text, builtinResult)
 		slices.Sort(want)
 		if !slices.Equal(called, want) || !slices.Equal(answered, want) {

@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
@@ -167,3 +168,13 @@ func KeptResults(
 
 // WorkError returns the error of a work.Account as the client gets it; nil for nil.
 func WorkError(param string, err error) *apierror.Error { return request.WorkError(param, err) }
+
+// Prefix is the first items of a conversation, rendered.
+type Prefix = prompt.Prefix
+
+// Extend returns the prefix of the items of before followed by items. An error means that no turn with
+// these items can be prepared, that they are longer than the model's context, or that the store could not be
+// read. The prefix keeps no part of the items' texts.
+func Extend(ctx context.Context, rc *RequestContext, before *Prefix, items []Item) (*Prefix, error) {
+	return prompt.Extend(ctx, rc, before, items)
+}

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 )
 
 const reasonedCall = "<|channel|>analysis<|message|>why<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|call|>"
@@ -89,12 +88,12 @@ func TestMemoryReads(t *testing.T) {
 
 	items = append(append(items, toolTurn("call_2")...), toolTurn("call_1")...)
 	m.reads = 0
-	if got := strings.Count(prompt(t, rc, &Input{Items: items}), "why"); got != 1 || m.reads != 2 {
+	if got := strings.Count(promptText(t, rc, &Input{Items: items}), "why"); got != 1 || m.reads != 2 {
 		t.Errorf("%d reasonings in %d reads", got, m.reads)
 	}
 
 	m.reads = 0
-	if got := strings.Count(prompt(t, rc, &Input{Items: toolTurn("call_1")}), "why"); got != 1 || m.reads != 1 {
+	if got := strings.Count(promptText(t, rc, &Input{Items: toolTurn("call_1")}), "why"); got != 1 || m.reads != 1 {
 		t.Errorf("%d reasonings in %d reads", got, m.reads)
 	}
 }

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 

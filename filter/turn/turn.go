@@ -23,14 +23,11 @@ package turn
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-func isWritten(i item.Item) bool { return i.Written != nil }
 
 // Turn is a prepared turn. It is used by one goroutine.
 //
@@ -74,8 +71,6 @@ type Turn struct {
 	kept *kept.Keep
 	// What earlier choices have kept, and is due to be kept on.
 	due kept.Renewal
-	// The oldest turns of the conversation are left out.
-	truncated bool
 	// How the prompt is compared with earlier ones.
 	diagnosed diagnosed
 }

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -62,8 +61,8 @@ func prepare(t testing.TB, rc *RequestContext, in *Input) *Turn {
 	return turn
 }
 
-// prompt returns the prompt as text, without the system message.
-func prompt(t testing.TB, rc *RequestContext, in *Input) string {
+// promptText returns the prompt as text, without the system message.
+func promptText(t testing.TB, rc *RequestContext, in *Input) string {
 	t.Helper()
 	text, err := harmony.AppendDecode(nil, prepare(t, rc, in).Engine.Prompt)
 	if err != nil {
@@ -343,7 +342,7 @@ func TestReasoningKeptOnce(t *testing.T) {
 	}
 	for _, id := range []string{"call_1", "call_2", "call_100"} {
 		items := []Item{userHi, {Kind: Call, CallID: id, Name: "f", Text: "1"}, {Kind: Result, CallID: id, Text: "2"}}
-		if !strings.Contains(prompt(t, rc, &Input{Items: items}), reasoning) {
+		if !strings.Contains(promptText(t, rc, &Input{Items: items}), reasoning) {
 			t.Errorf("%s does not find its reasoning", id)
 		}
 	}
@@ -421,7 +420,7 @@ func TestKeptReasoning(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rc := *rc
 			rc.Tenant = c.tenant
-			if diff := cmp.Diff(c.want, prompt(t, &rc, &Input{Items: c.items})); diff != "" {
+			if diff := cmp.Diff(c.want, promptText(t, &rc, &Input{Items: c.items})); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -447,7 +446,7 @@ func TestDeveloperMessages(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			rc, _ := newContext()
-			if diff := cmp.Diff(c.want, prompt(t, rc, &c.in)); diff != "" {
+			if diff := cmp.Diff(c.want, promptText(t, rc, &c.in)); diff != "" {
 				t.Error(diff)
 			}
 		})

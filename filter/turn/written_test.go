@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -181,7 +180,7 @@ func TestCallsInAnotherOrder(t *testing.T) {
 	}
 
 	in.Items = []Item{userHi, call("2"), call("1"), result("2"), {Kind: User, Summary: true, Text: "s"}, result("1")}
-	if got := prompt(t, rc, &in); strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
+	if got := promptText(t, rc, &in); strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
 		t.Errorf("a result that comes later is that of the other call: %s", got)
 	}
 }
@@ -230,7 +229,7 @@ func TestWrittenNamedOften(t *testing.T) {
 // TestWrittenOfPrefixOnce shows that a prefix has a choice once whose step it did not have whole at first.
 func TestWrittenOfPrefixOnce(t *testing.T) {
 	t.Parallel()
-	rc, _ := exactContext()
+	rc, clock := exactContext()
 	in := Input{Items: []Item{userHi}, Tools: functions("f")}
 	form := fmt.Sprintf(headerForms[0], "functions.f")
 	output := strings.TrimPrefix(form, "<|start|>assistant") + "{}<|call|>" + form + "{}<|call|>"
@@ -240,11 +239,17 @@ func TestWrittenOfPrefixOnce(t *testing.T) {
 		return []Item{{Kind: Call, CallID: id, Name: "f", Text: "{}"}, {Kind: Result, CallID: id, Text: "r"}}
 	}
 	p, err := Extend(t.Context(), rc, nil, append([]Item{userHi}, step("call_1")...))
-	if err != nil || len(p.pending) != 2 || len(p.choices) != 0 {
-		t.Fatalf("%d items wait, %d choices, %v", len(p.pending), len(p.choices), err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if p, err = Extend(t.Context(), rc, p, step("call_2")); err != nil || len(p.choices) != 1 {
-		t.Errorf("%d choices, %v", len(p.choices), err)
+	if p, err = Extend(t.Context(), rc, p, step("call_2")); err != nil {
+		t.Fatal(err)
+	}
+
+	rc.KeptTTL = time.Hour
+	clock.Time = clock.Add(40 * time.Minute)
+	if due := prepare(t, rc, &Input{Before: p, Tools: in.Tools}).due.Choices; len(due) != 1 {
+		t.Errorf("%d choices are due: %v", len(due), due)
 	}
 }
 
@@ -571,10 +576,15 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	end()
 	rc.Work = work.New(ended, 1_000)
 	p, err := Extend(t.Context(), rc, nil, items)
-	if err != nil || len(p.choices) != 1 || !strings.Contains(spell(t, p.since), "<|constrain|>") {
-		t.Fatal(err, p)
+	if err != nil {
+		t.Fatal(err)
 	}
 	rc.Work = nil
+	forgetful, env := *rc, *rc.Env
+	env.Memory, forgetful.Env = nil, &env
+	if got := promptText(t, &forgetful, &Input{Before: p, Tools: functions("f")}); !strings.Contains(got, "<|constrain|>") {
+		t.Fatalf("the prefix has not what the model wrote: %s", got)
+	}
 	clock.Time = clock.Add(40 * time.Minute)
 	readTokens(t, prepare(t, rc, &Input{Before: p, Tools: functions("f")}), output, engine.FinishStop)
 	if rc.Memory.(*memory).texts[[2]string{"", "written:call_1"}] == before {
@@ -597,9 +607,11 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	}
 
 	// What precedes an answer is not needed any more.
-	p, err = Extend(t.Context(), rc, p, []Item{{Kind: Answer, Text: "a"}, userHi})
-	if err != nil || len(p.choices) != 0 {
-		t.Error(err, p.choices)
+	if p, err = Extend(t.Context(), rc, p, []Item{{Kind: Answer, Text: "a"}, userHi}); err != nil {
+		t.Fatal(err)
+	}
+	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.due.Choices) != 0 {
+		t.Errorf("%v is due after an answer", turn.due.Choices)
 	}
 }
 
@@ -624,20 +636,20 @@ func TestWrittenSideBySide(t *testing.T) {
 
 	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
 	want := "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>why<|end|><|start|>assistant to=functions.f<|channel|>commentary json"
-	if got := prompt(t, &before, &next); !strings.Contains(got, want) {
+	if got := promptText(t, &before, &next); !strings.Contains(got, want) {
 		t.Errorf("one before reads\n%s", got)
 	}
 
 	// What one before has kept is the reasoning alone.
 	m := rc.Memory.(*memory)
 	delete(m.texts, [2]string{"", "written:call_1"})
-	if got := prompt(t, rc, &next); !strings.Contains(got, want) {
+	if got := promptText(t, rc, &next); !strings.Contains(got, want) {
 		t.Errorf("this version reads\n%s", got)
 	}
 
 	// A client that has left out the first call finds it by the other one.
 	next.Items = []Item{userHi, call("call_2"), {Kind: Result, CallID: "call_2", Text: "r"}}
-	if got := prompt(t, rc, &next); !strings.Contains(got, want) {
+	if got := promptText(t, rc, &next); !strings.Contains(got, want) {
 		t.Errorf("of the second call this version reads\n%s", got)
 	}
 }
@@ -658,8 +670,8 @@ func TestOtherHistory(t *testing.T) {
 	for _, made := range []*RequestContext{rc, &canonical} {
 		for _, used := range []*RequestContext{rc, &canonical} {
 			p, err := Extend(t.Context(), made, nil, items)
-			if err != nil || len(p.since) == 0 {
-				t.Fatal(err, p)
+			if err != nil {
+				t.Fatal(err)
 			}
 			samePrompts(t, used, Input{Tools: tools}, items, p)
 			samePrompts(t, used, Input{Tools: tools}, answered, p)

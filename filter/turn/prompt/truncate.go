@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"context"
@@ -6,13 +6,11 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 

@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"bytes"
@@ -34,18 +34,6 @@ func cutOpening(items []item.Item) (opening, []item.Item) {
 // onlyTools reports whether the model is shown nothing but tools of a conversation so far.
 func onlyTools(items []item.Item) bool {
 	return !slices.ContainsFunc(items, func(i item.Item) bool { return i.Kind != item.Tools && !i.Blank() })
-}
-
-// joinedIn returns the tools of items after those that joined before.
-func joinedIn(before []*item.JoinedTools, items []item.Item) []*item.JoinedTools {
-	// Other prefixes have the array too.
-	joined := slices.Clip(before)
-	for i := range items {
-		if items[i].Kind == item.Tools {
-			joined = append(joined, items[i].Tools)
-		}
-	}
-	return joined
 }
 
 // knownTools are the definitions of tools that have joined.

@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"cmp"
@@ -9,17 +9,16 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Prefix is the first items of a conversation, rendered. A turn that begins with a
-// prefix has the same prompt as one with the prefix's items, and costs as much as
+// Prefix has the same prompt as one with the prefix's items, and costs as much as
 // the items that follow. nil is the prefix of no items.
 //
 // A rendered conversation is the sequence of its rendered messages. Later items
@@ -41,7 +40,7 @@ type Prefix struct {
 	// Of the settled items, those of first included.
 	joined []*item.JoinedTools
 	start  conversationStart
-	// Of the rendered items, for [RoutingInfo].
+	// Of the rendered items, for the routing of requests.
 	lastUserText string
 	// Of the rendered items, without reasoning.
 	plain []harmony.Token
@@ -49,7 +48,7 @@ type Prefix struct {
 	answered int
 	// Of the rendered items after the last answer, with reasoning.
 	since []harmony.Token
-	// [Model].History is exact: what of since the model has generated is as it wrote it, and calls have
+	// [request.Model].History is exact: what of since the model has generated is as it wrote it, and calls have
 	// the forms that their ids are marked with.
 	exact bool
 	// What an answer leaves of the rendered items depends on that: a call has a mark, or is as the model
@@ -526,3 +525,5 @@ func stepEnd(items []item.Item) int {
 	}
 	return 0
 }
+
+func isWritten(i item.Item) bool { return i.Written != nil }
