@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"hash"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -28,8 +30,9 @@ type Affinity struct {
 // Affinity returns the affinity of the turn's request.
 func (t *Turn) Affinity() Affinity { return t.affinity }
 
-func affinityOf(rc *request.Context, in *request.Input, start conversationStart) Affinity {
-	prefix := newKeyHash("prefix", rc.Tenant, start.key(cmp.Or(rc.Model.Upstream, in.Engine.Model)))
+func affinityOf(rc *request.Context, conversation *prompt.Conversation) Affinity {
+	in := conversation.Input
+	prefix := newKeyHash("prefix", rc.Tenant, conversation.Key(cmp.Or(rc.Model.Upstream, in.Engine.Model)))
 
 	prefix.tools(in.Tools)
 	if len(in.Builtins) > 0 {

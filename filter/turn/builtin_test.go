@@ -8,14 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -145,51 +143,6 @@ func TestReadBuiltins(t *testing.T) {
 	}
 }
 
-// TestResolveBuiltins shows which recipients mean a built-in tool, with and
-// without functions of the client that have the same names.
-func TestResolveBuiltins(t *testing.T) {
-	t.Parallel()
-	search, find, python := ToolName{Namespace: "browser", Name: "search", Builtin: true}, ToolName{Namespace: "browser", Name: "find", Builtin: true}, ToolName{Namespace: "python", Builtin: true}
-	type found struct {
-		tool ToolName
-		address
-	}
-
-	for recipient, want := range map[string][2]found{ // without, and with functions search and python
-		"browser.search":     {{search, offered}, {search, offered}},
-		"browser.Search":     {{search, respelled}, {search, respelled}},
-		"browser_search":     {{search, respelled}, {search, respelled}},
-		"search":             {{search, offered}, {ToolName{Namespace: "functions", Name: "search"}, offered}},
-		"functions.search":   {{search, offered}, {ToolName{Namespace: "functions", Name: "search"}, offered}},
-		"find":               {{find, offered}, {find, offered}},
-		"functions.find":     {{find, offered}, {find, offered}},
-		"python":             {{python, offered}, {python, offered}},
-		"Python":             {{python, respelled}, {python, respelled}},
-		"python.":            {{python, respelled}, {python, respelled}},
-		"python.run":         {{python, respelled}, {python, respelled}},
-		"python.exec.run":    {{python, respelled}, {python, respelled}},
-		"pythoncode":         {{python, respelled}, {python, respelled}},
-		"functions.python":   {{python, offered}, {ToolName{Namespace: "functions", Name: "python"}, respelled}},
-		"functions.python_":  {{python, respelled}, {ToolName{Namespace: "functions", Name: "python"}, offered}},
-		"browser":            {{ToolName{Name: "browser"}, unknown}, {ToolName{Name: "browser"}, unknown}},
-		"browser.click":      {{ToolName{Name: "browser_click"}, unknown}, {ToolName{Name: "browser_click"}, unknown}},
-		"repo_browser.find":  {{ToolName{Name: "repo_browser_find"}, unknown}, {ToolName{Name: "repo_browser_find"}, unknown}},
-		"container.exec":     {{ToolName{Namespace: "container", Name: "exec", Builtin: true}, offered}, {ToolName{Namespace: "container", Name: "exec", Builtin: true}, offered}},
-		"assistant":          {{ToolName{}, noRecipient}, {ToolName{}, noRecipient}},
-		"functions.get_time": {{ToolName{Name: "get_time"}, unknown}, {ToolName{Name: "get_time"}, unknown}},
-	} {
-		for i, own := range [][]harmony.Namespace{nil, functions("search", "python")} {
-			tools, err := newToolset(own, builtins(), DefaultLimits())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, how := tools.resolve(recipient); got != want[i].tool || how != want[i].address {
-				t.Errorf("%q, %d: %+v, %d; want %+v, %d", recipient, i, got, how, want[i].tool, want[i].address)
-			}
-		}
-	}
-}
-
 // TestOwnBrowser shows that a client's namespace can have the name of a built-in
 // namespace.
 func TestOwnBrowser(t *testing.T) {
@@ -261,7 +214,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 
 	for range 600 {
 		rc, _ := newContext()
-		items := conversation(rng, rc)
+		items := randomConversation(rng, rc)
 		var want []string
 		calls := 0
 
@@ -286,7 +239,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 			}
 		}
 
-		text := prompt(t, rc, &Input{Items: items})
+		text := promptText(t, rc, &Input{Items: items})
 		called, answered := numbersIn(text, builtinCall), numbersIn(text, builtinResult)
 		slices.Sort(want)
 		if !slices.Equal(called, want) || !slices.Equal(answered, want) {
@@ -298,62 +251,6 @@ func TestBuiltinsInPairs(t *testing.T) {
 
 	if shown == 0 || hidden == 0 {
 		t.Errorf("%d calls shown, %d hidden", shown, hidden)
-	}
-}
-
-// TestBuiltinsInSpec shows which tools the spec of the output has.
-func TestBuiltinsInSpec(t *testing.T) {
-	t.Parallel()
-	strict := map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "f"}: true}
-	python := ToolName{Namespace: "python", Builtin: true}
-
-	for _, c := range []struct {
-		name string
-		in   Input
-		// Recipients; nil: any output is valid.
-		want []string
-	}{
-		{"no spec", Input{}, nil},
-		{"strict", Input{Tools: functions("f"), Strict: strict}, []string{"functions.f", "browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"format", Input{Format: fields.JSONObject()}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"format without calls", Input{Format: fields.JSONObject(), NoCalls: true}, []string{}},
-		{"required", Input{Tools: functions("f"), Choice: Choice{Required: true}}, []string{"functions.f"}},
-		{"required, and there are no others", Input{Choice: Choice{Required: true}}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
-		{"required by name", Input{Tools: functions("f"), Choice: Choice{Required: true, Allowed: []ToolName{python}}}, []string{"python"}},
-		{"allowed", Input{Tools: functions("f"), Choice: Choice{Allowed: []ToolName{{Namespace: FunctionsNamespace, Name: "f"}}}}, []string{"functions.f"}},
-	} {
-		c.in.Builtins = builtins()
-		tools, err := newToolset(c.in.Tools, c.in.Builtins, DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		p, err := newSpec(&RequestContext{}, &c.in, tools.narrow(c.in.Choice), tools)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if c.want == nil {
-			if p.Format(nil) != nil {
-				t.Errorf("%s: the output has a spec", c.name)
-			}
-			continue
-		}
-
-		got := []string{}
-		for _, t := range p.Tools {
-			got = append(got, t.Recipient)
-		}
-
-		if diff := cmp.Diff(c.want, got); diff != "" || p.Format(nil) == nil {
-			t.Errorf("%s: %s", c.name, diff)
-		}
-
-		for _, tool := range p.Tools {
-			if tool.Builtin != !strings.HasPrefix(tool.Recipient, "functions.") || tool.Code != (tool.Recipient == "python") {
-				t.Errorf("%s: %+v", c.name, tool)
-			}
-		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
@@ -22,11 +24,26 @@ const (
 	callAskedAgain                  // the same, and then they pass, whatever they are
 )
 
+// callRules are by which the arguments of calls are checked, of all choices and turns of a reply.
+type callRules struct {
+	tools *toolset.Set
+	// Of the schemas of tools, as far as they were needed.
+	checkers map[item.ToolName]checker
+	// Of arguments that are asked for again, as far as they were needed.
+	formats map[item.ToolName]constraint.Format
+}
+
+func newCallRules(tools *toolset.Set) *callRules {
+	return &callRules{
+		tools: tools, checkers: map[item.ToolName]checker{}, formats: map[item.ToolName]constraint.Format{},
+	}
+}
+
 // callCheck holds back the arguments of a call until they are whole, and checks them. The
 // zero value checks nothing.
 type callCheck struct {
 	// Nil: calls are not checked.
-	tools *toolset
+	rules *callRules
 	rc    *request.Context
 
 	state callState
@@ -44,18 +61,18 @@ func (c *callCheck) holds() bool { return c.state != callPasses }
 // begin begins the message of a call, if its arguments are to be checked.
 func (c *callCheck) begin(h *harmony.Header) {
 	c.state = callPasses
-	if c.tools == nil || c.enough {
+	if c.rules == nil || c.enough {
 		return
 	}
 
-	t, found := c.tools.addressee(h)
-	if found != offered && found != respelled {
+	t, found := c.rules.tools.Addressee(h)
+	if found != toolset.Offered && found != toolset.Respelled {
 		return
 	}
 
 	// What is not repaired need not be JSON, or follows a grammar.
-	if c.tools.repairs(c.rc.Model, t) {
-		c.state, c.called, c.contentType, c.text = callHeld, t, typeOf(h, t), c.text[:0]
+	if c.rules.tools.Repairs(c.rc.Model, t) {
+		c.state, c.called, c.contentType, c.text = callHeld, t, toolset.TypeOf(h, t), c.text[:0]
 	}
 }
 
@@ -73,7 +90,7 @@ func (c *callCheck) passes() bool {
 		return true
 	}
 
-	repairer := c.tools.repairer(c.called, c.contentType)
+	repairer := c.rules.tools.Repairer(c.called, c.contentType)
 	text := slices.Clone(repairer.Push(c.text))
 	rest, _, valid := repairer.End()
 	if text = append(text, rest...); len(text) == 0 {
@@ -95,13 +112,10 @@ func (c *callCheck) passes() bool {
 // format returns what the arguments have to be when they are asked for again: of the tool's
 // schema as far as a grammar can say it, else any JSON object.
 func (c *callCheck) format() constraint.Format {
-	format, made := c.tools.formats[c.called]
+	format, made := c.rules.formats[c.called]
 	if !made {
-		format = c.newFormat(c.tools.schemas[c.called])
-		if c.tools.formats == nil {
-			c.tools.formats = map[item.ToolName]constraint.Format{}
-		}
-		c.tools.formats[c.called] = format
+		format = c.newFormat(c.rules.tools.Schema(c.called))
+		c.rules.formats[c.called] = format
 	}
 
 	return format
@@ -113,12 +127,7 @@ func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
 		return constraint.Value{Schema: constraint.AnyObject}
 	}
 
-	var forced forcedSchemas
-	if schema, value := forced.schema(account, schema, maxStrictSchemas); schema != nil && account.Err() == nil {
-		return value
-	}
-
-	return constraint.Value{Schema: constraint.AnyObject}
+	return toolset.ArgumentsOf(account, schema)
 }
 
 // checker is the validator of a tool's schema, which is made when the tool is first called.
@@ -135,12 +144,12 @@ type checker struct {
 // validator returns the validator of the called tool's schema; nil if its arguments are not
 // checked.
 func (c *callCheck) validator(account *work.Account) *constraint.Validator {
-	schema := c.tools.schemas[c.called]
+	schema := c.rules.tools.Schema(c.called)
 	if schema == nil {
 		return nil
 	}
 
-	made := c.tools.checkers[c.called]
+	made := c.rules.checkers[c.called]
 	if made.settled {
 		return made.validator
 	}
@@ -151,10 +160,7 @@ func (c *callCheck) validator(account *work.Account) *constraint.Validator {
 	made.settled = account.Err() == nil || made.refused
 	made.refused = true
 
-	if c.tools.checkers == nil {
-		c.tools.checkers = map[item.ToolName]checker{}
-	}
-	c.tools.checkers[c.called] = made
+	c.rules.checkers[c.called] = made
 	return made.validator
 }
 
@@ -172,20 +178,4 @@ func (c *callCheck) newValidator(account *work.Account, schema json.RawMessage) 
 		return nil
 	}
 	return validator
-}
-
-// keepSchemas keeps the schemas of the tools by which the arguments of calls are checked.
-func (s *toolset) keepSchemas() {
-	s.schemas = map[item.ToolName]json.RawMessage{}
-
-	// The parameters are a part of the request's body, which is gone when the model calls.
-	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
-		for _, ns := range list {
-			for _, t := range ns.Tools {
-				if len(t.Parameters) > 0 {
-					s.schemas[s.byRecipient[ns.Name+"."+t.Name]] = slices.Clone(t.Parameters)
-				}
-			}
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -121,7 +122,7 @@ func TestAskedAgain(t *testing.T) {
 		t.Errorf("cut: %q", spell(t, held))
 	}
 
-	if format := (&callCheck{tools: &toolset{}, rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
+	if format := (&callCheck{rules: newCallRules(&toolset.Set{}), rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
 		t.Errorf("without a schema: %v", format)
 	}
 }

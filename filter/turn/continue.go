@@ -2,12 +2,12 @@ package turn
 
 import (
 	"context"
-	"slices"
 	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
@@ -31,25 +31,18 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
 	// error. The context that the turn was prepared in has ended.
-	kept, _ := insertKept(t.rc.Within(ctx), nil, items, t.kept.read)
+	stored := t.kept.Insert(t.rc.Within(ctx), items)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
-	r := rendering{&t.rc, t.rc.RenderLimit()}
-	prompt, err := r.append(ctx, slices.Clip(t.Engine.Prompt[:t.completionStart]),
-		(&Prefix{}).messages(opening{}, kept.items, t.rc.Model.History == request.HistoryExact))
+	tokens, completion, err := prompt.Append(ctx, &t.rc, t.Engine.Prompt[:t.completionStart], stored.Items)
 	if err != nil {
 		return nil, err
 	}
-
-	same := next.completionStart
-	next.completionStart = len(prompt)
-	if prompt, err = appendCompletion(&t.rc, prompt); err != nil {
-		return nil, err
-	}
-	next.diagnosed.next(same, prompt)
+	next.completionStart = completion
+	next.diagnosed.next(t.completionStart, tokens)
 
 	call := *t.Engine
-	call.Prompt, call.MaxTokens = prompt, room
+	call.Prompt, call.MaxTokens = tokens, room
 
 	// A call is required in the first turn only.
 	if t.later != nil {

@@ -2,11 +2,11 @@ package turn
 
 import (
 	"cmp"
-	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -20,7 +20,6 @@ type diagnosed struct {
 	first   request.Diagnosis
 	session diagnosis.Session
 	reply   string
-	head    diagnosis.Head
 	print   *diagnosis.Print
 	// The turn is not the first of its reply.
 	later bool
@@ -28,9 +27,9 @@ type diagnosed struct {
 	kept bool
 }
 
-// diagnose takes the sums of what the turn's prompt begins with.
-func (t *Turn) diagnose(in *request.Input, head *head, before *Prefix, items []item.Item, start conversationStart) {
-	rc, compared := &t.rc, &t.diagnosed
+// diagnose compares the prompt with those of its session, and with that of the reply that the request names.
+func (t *Turn) diagnose(conversation *prompt.Conversation, rendered *prompt.Prompt) {
+	rc, in, compared := &t.rc, conversation.Input, &t.diagnosed
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
 	}
@@ -41,81 +40,18 @@ func (t *Turn) diagnose(in *request.Input, head *head, before *Prefix, items []i
 
 	// A request that names no session belongs to the one of its first text, whatever its tools are:
 	// with them a change of the tools would look like another conversation.
-	first := start.firstText()
 	if cmp.Or(in.Session, rc.Session) == "" {
-		compared.session.Key = string(first)
+		compared.session.Key = string(conversation.FirstText())
 	}
 
-	opening := before.first
-	if before.settled == 0 {
-		opening, _ = cutOpening(items)
-	}
-	head.addSums(&compared.head, opening)
+	head := conversation.Sums(rendered)
+	head.Model = cmp.Or(rc.Model.Upstream, in.Engine.Model)
+	head.Salt = diagnosis.Text(in.Engine.CacheSalt)
 
-	// A prefix may have a summary, and the items after it a later one.
-	compared.head.Model = cmp.Or(rc.Model.Upstream, in.Engine.Model)
-	compared.head.Salt = diagnosis.Text(in.Engine.CacheSalt)
-	compared.head.First, compared.head.Summary = diagnosis.Text(first), before.summary
-	for i := range items {
-		if items[i].Summary {
-			compared.head.Summary = diagnosis.Text(items[i].Text)
-		}
-	}
-}
-
-// addSums sets the sums of a head, with what the conversation begins with.
-func (h *head) addSums(sums *diagnosis.Head, opening opening) {
-	system := h.system.Content[0].(*harmony.SystemContent)
-	// Sums of tools are added to what is there: the built-in ones are taken first, and moved.
-	sums.AddTools(system.Tools)
-	*sums = diagnosis.Head{Builtins: sums.Tools}
-
-	sums.Date, sums.Effort = diagnosis.Text(system.StartDate), diagnosis.Text(string(system.Effort))
-	sums.Instructions = diagnosis.Text(cmp.Or(h.instructions, opening.instructions))
-	if h.instructions != "" && opening.instructions != "" {
-		sums.Instructions = sums.Instructions.With(opening.instructions)
-	}
-
-	sums.AddTools(h.tools)
-	if h.offered {
-		sums.AddTools(opening.tools)
-	}
-	for i := range h.formats {
-		sums.Format = sums.Format.With(h.formats[i].Name).With(string(h.formats[i].Schema))
-	}
-}
-
-// storedLast reports whether the last call of the items is one of a choice that is kept.
-func storedLast(items []item.Item, kept []keptChoice) bool {
-	for i := len(items) - 1; i >= 0 && len(kept) > 0; i-- {
-		if id := items[i].CallID; items[i].Kind == item.Call {
-			return slices.ContainsFunc(kept, func(c keptChoice) bool { return slices.Contains(c.calls, id) })
-		}
-	}
-	return false
-}
-
-// firstText identifies the first user's text of a conversation; nothing if it has none.
-func (s conversationStart) firstText() []byte {
-	if !s.user {
-		return nil
-	}
-	return s.sums[len(s.sums)-sumBytes:]
-}
-
-// compareDiagnosed compares the prompt with those of its session, and with that of the reply
-// that the request names.
-func (t *Turn) compareDiagnosed(prompt []harmony.Token, reply string) {
-	d, prompts := &t.diagnosed, t.rc.Prompts
-	if d.found == nil {
-		return
-	}
-
-	d.head.Truncated = t.truncated
-	d.print = diagnosis.NewPrint(d.head, prompt)
-	d.found.Session = prompts.Find(d.session, d.print)
-	if reply != "" {
-		d.found.Reply = prompts.FindReply(d.session, reply, d.print)
+	compared.print = diagnosis.NewPrint(head, rendered.Tokens)
+	compared.found.Session = rc.Prompts.Find(compared.session, compared.print)
+	if reply := in.Replies.Compared; reply != "" {
+		compared.found.Reply = rc.Prompts.FindReply(compared.session, reply, compared.print)
 	}
 }
 
@@ -152,12 +88,8 @@ func (t *Turn) keepOutput(written []harmony.Token, respells bool) {
 	if d.found == nil || len(written) == 0 || t.Engine.N > 1 {
 		return
 	}
-	// Not in the cache either: see [Reader.writtenChoice].
-	if endsMessage(written[len(written)-1]) {
-		written = written[:len(written)-1]
-	}
 
-	followed := d.print.Followed(t.Engine.Prompt, written[len(t.begunMessage()):], respells)
+	followed := d.print.Followed(t.Engine.Prompt, withoutEnd(written)[len(t.begunMessage()):], respells)
 	if t.rc.Prompts.Followed(d.session, d.print, followed) {
 		d.print = followed
 	}

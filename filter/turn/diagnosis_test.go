@@ -11,6 +11,8 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -236,7 +238,19 @@ func TestDiagnosisOfPrefix(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 
-	if head := prepare(t, rc, &rest).diagnosed.head; head.Summary != diagnosis.Text(summary.Text) || head.First != prepare(t, rc, whole).diagnosed.head.First {
+	sumsOf := func(in *Input) diagnosis.Head {
+		t.Helper()
+		conversation, err := prompt.New(rc, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := conversation.Render(t.Context(), rc, &toolset.Set{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conversation.Sums(&rendered)
+	}
+	if head := sumsOf(&rest); head.Summary != diagnosis.Text(summary.Text) || head.First != sumsOf(whole).First {
 		t.Errorf("%+v", head)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -385,14 +386,23 @@ func expectedPrompt(t *testing.T, canonical *RequestContext, tools []harmony.Nam
 					made = append(made, Item{Kind: Call, CallID: id, Name: name})
 				}
 			}
-			msgs := (&Prefix{}).messages(opening{}, slices.Concat(made, s.order()), true)
-			results, err := renderer.AppendConversation(nil, msgs[len(msgs)-len(s.results):])
+			tokens, end, err := prompt.Append(t.Context(), canonical, nil, slices.Concat(made, s.order()))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = append(append(want, s.tokens...), results...)
+			want = append(append(want, s.tokens...), lastMessages(tokens[:end], len(s.results))...)
 		}
 		before = after
 	}
 	return append(want, begunMessage...)
+}
+
+// lastMessages returns the last n messages of tokens.
+func lastMessages(tokens []harmony.Token, n int) []harmony.Token {
+	begin := len(tokens)
+	for ; n > 0; n-- {
+		for begin--; tokens[begin] != harmony.TokenStart; begin-- {
+		}
+	}
+	return tokens[begin:]
 }

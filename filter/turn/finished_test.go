@@ -84,27 +84,6 @@ func TestAnswersDropReasoningAlone(t *testing.T) {
 	}
 }
 
-// TestFinishedStepsAreBounded shows that of a long conversation the last steps alone are read.
-func TestFinishedStepsAreBounded(t *testing.T) {
-	t.Parallel()
-	items := make([]Item, 0, 1+4*(3*maxKeptSteps))
-	items = append(items, userHi)
-	for i := range 3 * maxKeptSteps {
-		id := "call_" + strconv.Itoa(i)
-		items = append(items, Item{Kind: Call, CallID: id, Name: "f"}, Item{Kind: Result, CallID: id}, Item{Kind: Answer, Text: "a"}, userHi)
-	}
-	rc, _ := exactContext()
-	_, err := insertKept(rc, nil, items, func(names []string) (map[string]string, error) {
-		if len(names) != 2*maxKeptSteps || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "reasoning:") }) {
-			t.Errorf("%d names are read, such as %s", len(names), names[0])
-		}
-		return nil, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestFinishedStepsRenewed shows that steps of finished turns do not expire while the conversation goes on
 // with calls, and that those that begin with reasoning do.
 func TestFinishedStepsRenewed(t *testing.T) {
@@ -126,7 +105,7 @@ func TestFinishedStepsRenewed(t *testing.T) {
 		}
 		clock.Time = clock.Add(rc.KeptTTL * 3 / 4)
 		for _, in := range []Input{in, {Before: p, Items: in.Items[4:], Tools: in.Tools}} {
-			if got := prepare(t, rc, &in).due; len(got) != due {
+			if got := prepare(t, rc, &in).due.Choices; len(got) != due {
 				t.Errorf("%s: %v is due", output, got)
 			}
 		}
@@ -174,17 +153,17 @@ func TestRestOfReasoning(t *testing.T) {
 			}
 
 			in.Items = sent(thought)
-			want := prompt(t, rc, &in)
+			want := promptText(t, rc, &in)
 			for i := range thought {
 				in.Items = sent(thought[i:])
-				if got := prompt(t, rc, &in); got != want {
+				if got := promptText(t, rc, &in); got != want {
 					t.Errorf("%s, %s: of %q the prompt is\n%s", names, history, thought[i:], got)
 				}
 				splitPrompts(t, rand.New(rand.NewPCG(1, uint64(i))), rc, Input{Tools: in.Tools}, append(in.Items, Item{Kind: Answer, Text: "a"}, userHi))
 			}
 			for _, other := range []string{"I look at it.", "Then I wrote.", "More. " + thought} {
 				in.Items = sent(other)
-				if got := prompt(t, rc, &in); strings.Count(got, "<|message|>"+other+"<|end|>") != 1 || strings.Contains(got, thought+"<|end|>") && !strings.Contains(other, thought) {
+				if got := promptText(t, rc, &in); strings.Count(got, "<|message|>"+other+"<|end|>") != 1 || strings.Contains(got, thought+"<|end|>") && !strings.Contains(other, thought) {
 					t.Errorf("%s, %s: of %q the prompt is\n%s", names, history, other, got)
 				}
 			}
@@ -241,7 +220,7 @@ func TestReasoningOnce(t *testing.T) {
 		answer()
 
 		in.Items = items
-		if got := prompt(t, rc, &in); strings.Count(got, "the thought") != 1 || !over && !strings.Contains(got, "Hi<|end|><|start|>assistant<|channel|>analysis<|message|>the thought") {
+		if got := promptText(t, rc, &in); strings.Count(got, "the thought") != 1 || !over && !strings.Contains(got, "Hi<|end|><|start|>assistant<|channel|>analysis<|message|>the thought") {
 			t.Fatalf("of\n%v\nthe prompt is\n%s", items, got)
 		}
 		in.Items = nil
@@ -314,7 +293,7 @@ func TestResultsOfTheirCalls(t *testing.T) {
 			mixed++
 		}
 
-		text := prompt(t, rc, &Input{Items: items, Tools: functions("f", "g")})
+		text := promptText(t, rc, &Input{Items: items, Tools: functions("f", "g")})
 		expected := map[string][]string{}
 		results := 0
 		for message := range strings.SplitSeq(text, "<|start|>") {
@@ -347,7 +326,16 @@ func TestResultsOfTheirCalls(t *testing.T) {
 }
 
 // afterTexts returns the items with each result before the first text after its call.
-func afterTexts(items []Item) []Item {
-	moved, places := misplaced(items)
-	return move(items, moved, places)
+func afterTexts(items []Item) (ordered []Item) {
+	for _, it := range items {
+		at := len(ordered)
+		if it.Kind == Result {
+			call := slices.IndexFunc(ordered, func(i Item) bool { return i.Kind == Call && i.CallID == it.CallID })
+			if text := slices.IndexFunc(ordered[call+1:], func(i Item) bool { return i.Kind == User }); text >= 0 {
+				at = call + 1 + text
+			}
+		}
+		ordered = slices.Insert(ordered, at, it)
+	}
+	return ordered
 }

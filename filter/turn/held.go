@@ -3,6 +3,8 @@ package turn
 import (
 	"bytes"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
@@ -77,7 +79,7 @@ func (r *Reader) holds(text []byte) bool {
 	if !held.mayBeObject(text) {
 		return false
 	}
-	held.unknown = r.turn.tools.unknownTool("")
+	held.unknown = r.turn.tools.UnknownTool("")
 	r.part.held = held
 
 	return true
@@ -131,7 +133,7 @@ func (r *Reader) settle(end harmony.Token) {
 	case held.parallel && (held.sure || end == harmony.TokenCall) && r.settleParallel(held.text):
 		return
 	case held.sure, end == harmony.TokenCall:
-		r.beginCall(held.unknown, unknown, "")
+		r.beginCall(held.unknown, toolset.Unknown, "")
 	case held.header != nil:
 		r.repaired(repairRecipient)
 		if held.header.Unmarked {
@@ -140,20 +142,6 @@ func (r *Reader) settle(end harmony.Token) {
 		}
 	}
 	r.text(held.text)
-}
-
-// parallelName is the folded name of a tool with which models that have been trained on
-// ChatGPT's tools make several calls in one.
-const parallelName = "multitooluseparallel"
-
-// isParallel reports whether a recipient is that tool.
-func isParallel(recipient string) bool {
-	for _, form := range (&spellings{}).forms(recipientWords(recipient)) {
-		if fold(form) == parallelName {
-			return true
-		}
-	}
-	return false
 }
 
 // maxParallel bounds the calls that are made in one.
@@ -175,7 +163,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 		return false
 	}
 
-	calls := r.turn.tools.parallelCalls(append(whole, rest...))
+	calls := parallelCalls(r.turn.tools, append(whole, rest...))
 	if len(calls) == 0 {
 		return false
 	}
@@ -192,7 +180,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 			r.part = part{counted: counted}
 		}
 		r.part.settled = true
-		r.beginCall(calls[i].tool, respelled, typeJSON)
+		r.beginCall(calls[i].tool, toolset.Respelled, toolset.TypeJSON)
 		// One that is excluded ends the choice.
 		if r.ending.stopped {
 			break
@@ -210,7 +198,7 @@ type parallelCall struct {
 
 // parallelCalls returns the calls of a JSON object; nil if it has something else than calls
 // of tools of the request with objects.
-func (s *toolset) parallelCalls(text []byte) []parallelCall {
+func parallelCalls(tools *toolset.Set, text []byte) []parallelCall {
 	uses := onlyMember(gjson.ParseBytes(text), "tool_uses")
 	if !uses.IsArray() {
 		return nil
@@ -220,9 +208,9 @@ func (s *toolset) parallelCalls(text []byte) []parallelCall {
 	for use := range jsontext.List(uses) {
 		// One that is no call makes the whole one call of a tool that nobody knows: to make the others
 		// would change what the model wanted.
-		called, found := s.resolve(onlyMember(use, "recipient_name").Str)
+		called, found := tools.Resolve(onlyMember(use, "recipient_name").Str)
 		parameters := onlyMember(use, "parameters")
-		if found != offered && found != respelled || called.IsCode() || !parameters.IsObject() ||
+		if found != toolset.Offered && found != toolset.Respelled || called.IsCode() || !parameters.IsObject() ||
 			len(calls) == maxParallel {
 			return nil
 		}

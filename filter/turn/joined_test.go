@@ -3,7 +3,6 @@ package turn
 import (
 	"context"
 	"encoding/json"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -77,11 +76,11 @@ func TestToolsJoinFirst(t *testing.T) {
 		{Kind: Tools, Tools: &JoinedTools{Namespaces: functions("g")}},
 		{Kind: Tools, Tools: &JoinedTools{Namespaces: []harmony.Namespace{{Name: "n", Tools: []harmony.Tool{{Name: "h"}}}}}},
 	}, own.Items...)}
-	if diff := cmp.Diff(prompt(t, rc, &own), prompt(t, rc, &joined)); diff != "" {
+	if diff := cmp.Diff(promptText(t, rc, &own), promptText(t, rc, &joined)); diff != "" {
 		t.Errorf("-own +joined:\n%s", diff)
 	}
 	joined.NoCalls = true
-	if text := prompt(t, rc, &joined); strings.Contains(text, "# Tools") {
+	if text := promptText(t, rc, &joined); strings.Contains(text, "# Tools") {
 		t.Errorf("tools are shown although they may not be called: %s", text)
 	}
 }
@@ -133,50 +132,6 @@ func TestCallsOfJoinedTools(t *testing.T) {
 	}
 
 	read("in the reply", next)
-}
-
-// TestJoinedToolsEnforced shows that tools that join are part of the output's spec:
-// with their strict schemas, and as tools that tool_choice can name.
-func TestJoinedToolsEnforced(t *testing.T) {
-	t.Parallel()
-	rc, _ := newContext()
-	item := found("read")
-	name := ToolName{Namespace: "mcp.docs", Name: "read"}
-	item.Tools.Strict = map[ToolName]bool{name: true}
-	in := Input{Tools: functions("f"), Items: []Item{userHi, item, userHi}, Choice: Choice{Allowed: []ToolName{name}}}
-	spec := func() constraint.Spec {
-		t.Helper()
-		tools, err := newRequestToolset(rc, &in, &Prefix{}, in.Items)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		spec, err := newSpec(&RequestContext{}, &in, in.Choice, tools)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return spec
-	}
-
-	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Recipient != "mcp_docs.read" || string(s.Tools[0].Schema) != string(item.Tools.Namespaces[0].Tools[0].Parameters) {
-		t.Errorf("%+v", s.Tools)
-	}
-
-	looser := found("read")
-	looser.Tools.Namespaces[0].Tools[0].Parameters = json.RawMessage(`{"type":"object"}`)
-	looser.Tools.Strict = map[ToolName]bool{name: false}
-	in.Items = append(in.Items, looser, userHi)
-	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Schema != nil {
-		t.Errorf("the later definition does not count: %+v", s.Tools)
-	}
-
-	in.Choice.Required = true
-	if s := spec(); len(s.Tools) != 1 || string(s.Tools[0].Schema) != `{"type":"object"}` {
-		t.Errorf("the later definition of a forced tool does not count: %+v", s.Tools)
-	}
-
-	prepare(t, rc, &in)
 }
 
 // TestJoinedToolsVerified shows that calls of strict tools that join follow their
@@ -237,37 +192,6 @@ func TestJoinedToolsBounded(t *testing.T) {
 	}
 }
 
-// TestJoinedToolsTruncated shows that a conversation keeps its tools when its oldest
-// turns are dropped.
-func TestJoinedToolsTruncated(t *testing.T) {
-	t.Parallel()
-	items := []Item{{Kind: Instructions, Text: "a"}, {Kind: User}, found("read"), {Kind: Answer}, {Kind: User, Text: "c"}}
-	want := []Kind{Instructions, Tools, User}
-	got := make([]Kind, 0, len(want))
-	for _, i := range without(items, 4) {
-		got = append(got, i.Kind)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestManyJoin shows that items with tools cost what each of them has, and no copy of
-// those before.
-func TestManyJoin(t *testing.T) {
-	items := make([]Item, 10_000)
-	for i := range items {
-		items[i] = found("read")
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	joined := joinedIn([]*JoinedTools{items[0].Tools}, items)
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; len(joined) != len(items)+1 || took > 1<<20 {
-		t.Errorf("%d items take %d bytes", len(joined), took)
-	}
-}
-
 // TestWithdrawnTools shows that a tool which was withdrawn stays in the prompt, and is none
 // that the model may be made to call.
 func TestWithdrawnTools(t *testing.T) {
@@ -283,8 +207,8 @@ func TestWithdrawnTools(t *testing.T) {
 		return turn.Engine.Constraint, nil
 	}
 
-	if before, after := prompt(t, rc, &Input{Tools: functions("f", "g"), Items: []Item{userHi}}),
-		prompt(t, rc, &Input{Tools: functions("f", "g"), Items: []Item{userHi}, Withdrawn: gone}); before != after {
+	if before, after := promptText(t, rc, &Input{Tools: functions("f", "g"), Items: []Item{userHi}}),
+		promptText(t, rc, &Input{Tools: functions("f", "g"), Items: []Item{userHi}, Withdrawn: gone}); before != after {
 		t.Errorf("the prompt is another:\n%s", after)
 	}
 	if format, err := spec(Input{Withdrawn: gone}); err != nil || format != nil {

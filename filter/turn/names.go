@@ -1,8 +1,12 @@
 package turn
 
 import (
+	"context"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
@@ -144,5 +148,33 @@ const (
 // DefaultLimits returns limits that hardly any client reaches and that a filter can afford.
 func DefaultLimits() Limits { return request.DefaultLimits() }
 
+// Keep is a job for the store: it writes what later requests need of a choice that ended in tool calls.
+type Keep = kept.Keep
+
+// KeepResults returns the job for what tools that ran here have returned, by the ids of their calls; nil if
+// there is nothing to keep.
+func KeepResults(rc *RequestContext, results map[string]string) *Keep {
+	return kept.KeepResults(rc, results)
+}
+
+// KeptResults calls take with what is kept of these calls, by their ids, some after the others. It takes
+// at most a second, and goes on without what the store does not return by then. The error is that of
+// take.
+func KeptResults(
+	ctx context.Context, rc *RequestContext, calls []string, take func(call, result string) *apierror.Error,
+) *apierror.Error {
+	return kept.Results(ctx, rc, calls, take)
+}
+
 // WorkError returns the error of a work.Account as the client gets it; nil for nil.
 func WorkError(param string, err error) *apierror.Error { return request.WorkError(param, err) }
+
+// Prefix is the first items of a conversation, rendered.
+type Prefix = prompt.Prefix
+
+// Extend returns the prefix of the items of before followed by items. An error means that no turn with
+// these items can be prepared, that they are longer than the model's context, or that the store could not be
+// read. The prefix keeps no part of the items' texts.
+func Extend(ctx context.Context, rc *RequestContext, before *Prefix, items []Item) (*Prefix, error) {
+	return prompt.Extend(ctx, rc, before, items)
+}

@@ -3,6 +3,7 @@ package turn
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -80,13 +81,13 @@ func (r *Reader) handle(events []harmony.Event) {
 // beginPart begins a part with its message's header.
 func (r *Reader) beginPart(header *harmony.Header) {
 	r.part = part{}
-	called, found := r.turn.tools.addressee(header)
+	called, found := r.turn.tools.Addressee(header)
 
 	switch {
-	case found == noRecipient:
+	case found == toolset.NoRecipient:
 		r.part.kind = item.KindOf(header.Channel)
 	// Where calls are withheld, nobody would execute it: a doubtful one is a text.
-	case found == unsure && !r.calling():
+	case found == toolset.Unsure && !r.calling():
 		r.part.kind = item.KindOf(header.Channel)
 		r.repaired(repairRecipient)
 	// Its text is kept: it may be all that the model says.
@@ -94,25 +95,24 @@ func (r *Reader) beginPart(header *harmony.Header) {
 		r.part.kind, r.part.withheld = item.Call, true
 		r.repaired(repairWithheld)
 	// Whether it is a call tells its end.
-	case found == unsure:
-		r.hold(&heldPart{header: header, unknown: called, parallel: isParallel(header.Recipient)})
+	case found == toolset.Unsure:
+		r.hold(&heldPart{header: header, unknown: called, parallel: toolset.IsParallel(header.Recipient)})
 	// No tool is offered, and the reply has another turn in which the model is told.
 	case r.toolless():
-		recipient, _ := writtenRecipient(header)
-		r.beginCall(item.ToolName{Name: unknownName(recipient)}, unknown, header.ContentType)
-	case found == unknown && isParallel(header.Recipient):
+		r.beginCall(toolset.Unoffered(header), toolset.Unknown, header.ContentType)
+	case found == toolset.Unknown && toolset.IsParallel(header.Recipient):
 		r.hold(&heldPart{header: header, unknown: called, parallel: true, sure: true})
 	default:
-		r.beginCall(called, found, typeOf(header, called))
+		r.beginCall(called, found, toolset.TypeOf(header, called))
 	}
 }
 
 // beginCall begins a part that is a call. Its content type is as in the header.
-func (r *Reader) beginCall(called item.ToolName, found address, contentType string) {
+func (r *Reader) beginCall(called item.ToolName, found toolset.Address, contentType string) {
 	switch found {
-	case respelled:
+	case toolset.Respelled:
 		r.repaired(repairRecipient)
-	case unknown:
+	case toolset.Unknown:
 		r.repaired(repairUnknown)
 	}
 
@@ -132,8 +132,8 @@ func (r *Reader) beginCall(called item.ToolName, found address, contentType stri
 	}
 	r.part.call = call
 
-	if r.turn.tools.repairs(r.turn.rc.Model, called) {
-		r.part.repairer = r.turn.tools.repairer(called, contentType)
+	if r.turn.tools.Repairs(r.turn.rc.Model, called) {
+		r.part.repairer = r.turn.tools.Repairer(called, contentType)
 	}
 
 	r.calls = append(r.calls, call)
@@ -144,7 +144,7 @@ func (r *Reader) beginCall(called item.ToolName, found address, contentType stri
 func (r *Reader) calling() bool { return !r.toolless() || r.corrected }
 
 // toolless reports whether the model is offered no tools.
-func (r *Reader) toolless() bool { return r.turn.noCalls || len(r.turn.tools.byRecipient) == 0 }
+func (r *Reader) toolless() bool { return r.turn.noCalls || r.turn.tools.Empty() }
 
 // text takes a piece of the part's content.
 func (r *Reader) text(piece []byte) {
@@ -265,10 +265,10 @@ func (r *Reader) endArguments(a *arguments.Repairer) {
 }
 
 // newCallID returns the id of the call that begins.
-func (r *Reader) newCallID(called item.ToolName, found address) string {
+func (r *Reader) newCallID(called item.ToolName, found toolset.Address) string {
 	id := r.turn.rc.NewID(item.CallPrefix)
 	// A name that had to be found is not rendered as it was written.
-	if found != offered || !r.written.exact {
+	if found != toolset.Offered || !r.written.exact {
 		return id
 	}
 	return item.WrittenForm(r.turn.rc.Renderer, r.written.tokens, called).WithMark(id)

@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// conversation generates items of which every call has an output: tool turns in
+// randomConversation generates items of which every call has an output: tool turns in
 // parallel and in sequence, of functions and of built-in tools, texts without a
 // phase, instructions inside, empty texts, reasoning that the client sends or that
 // is kept.
-func conversation(rng *rand.Rand, rc *RequestContext) []Item {
+func randomConversation(rng *rand.Rand, rc *RequestContext) []Item {
 	var items []Item
 	var open []string
 	calls := 0
@@ -46,7 +47,7 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 			}
 			items = append(items, call)
 			if rng.IntN(3) == 0 {
-				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
+				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{"reasoning:" + id: "kept for " + id})
 			}
 			if calls%4 == 0 {
 				items = append(items, Item{Kind: Result, CallID: id, Text: text(), Hosted: true})
@@ -106,7 +107,7 @@ func samePrompts(t *testing.T, rc *RequestContext, in Input, items []Item, p *Pr
 	whole.Items = items
 	prefixed.Before, prefixed.Items = p, items[p.Len():]
 	prefixed.Whole = func() ([]Item, *apierror.Error) { return items[:p.Len():p.Len()], nil }
-	if diff := cmp.Diff(prompt(t, rc, &whole), prompt(t, rc, &prefixed)); diff != "" {
+	if diff := cmp.Diff(promptText(t, rc, &whole), promptText(t, rc, &prefixed)); diff != "" {
 		t.Errorf("a prefix of %d of %d items (-whole +prefixed):\n%s\n%v", p.Len(), len(items), diff, items)
 	}
 }
@@ -120,7 +121,7 @@ func TestPrefix(t *testing.T) {
 
 	for range 1500 {
 		rc, _ := newContext()
-		items := conversation(rng, rc)
+		items := randomConversation(rng, rc)
 		prefixes := append(make([]*Prefix, 0, 7), nil)
 
 		for range rng.IntN(6) {
@@ -151,14 +152,15 @@ func TestPrefix(t *testing.T) {
 				return
 			}
 
-			if p != nil {
-				reused += len(p.since) + p.answered
+			// What is rendered is not kept as items.
+			if p != nil && p.Bytes() < int64(item.Overhead*p.Len()) {
+				reused++
 			}
 		}
 	}
 
 	if reused == 0 {
-		t.Error("no prefix has tokens")
+		t.Error("no prefix has tokens in the place of items")
 	}
 }
 
@@ -169,7 +171,7 @@ func TestPrefixTruncated(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 100 {
 		rc, _ := newContext()
-		items := append(conversation(rng, rc), userHi)
+		items := append(randomConversation(rng, rc), userHi)
 		p, err := Extend(context.Background(), rc, nil, items[:rng.IntN(len(items))])
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +190,7 @@ func TestPrefixTruncated(t *testing.T) {
 func TestPrefixSplit(t *testing.T) {
 	t.Parallel()
 	rc, _ := newContext()
-	_ = rc.Memory.PutTexts(context.Background(), "", map[string]string{reasoningKey("b"): "kept for b"})
+	_ = rc.Memory.PutTexts(context.Background(), "", map[string]string{"reasoning:b": "kept for b"})
 	call := func(id string) Item { return Item{Kind: Call, CallID: id, Name: "f", Text: "{}"} }
 	result := func(id string) Item { return Item{Kind: Result, CallID: id, Text: "result"} }
 	items := []Item{
@@ -288,7 +290,12 @@ func TestPrefixShared(t *testing.T) {
 	var items []Item
 	var p *Prefix
 
-	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room after its tokens
+	// Until its tokens were moved, so that there is room after them.
+	const moved = 100 * 4
+	for before := int64(0); p == nil || p.Bytes()-before < moved; {
+		if p != nil {
+			before = p.Bytes()
+		}
 		more := []Item{userHi, {Kind: Answer, Text: "a"}}
 		var err error
 		if p, err = Extend(context.Background(), rc, p, more); err != nil {

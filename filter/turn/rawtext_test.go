@@ -149,7 +149,7 @@ func TestRawTextIsNotAskedAgain(t *testing.T) {
 	}}}}}
 	turn := prepare(t, rc, in)
 	for contentType, passes := range map[string]bool{"code": true, "": true, "json": false} {
-		check := callCheck{tools: turn.tools, rc: rc}
+		check := callCheck{rules: turn.calls, rc: rc}
 		check.begin(&harmony.Header{Role: harmony.RoleAssistant, Recipient: "functions.run", Channel: "commentary", ContentType: contentType})
 		check.add([]byte("x = [1]"))
 		if check.passes() != passes {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
@@ -77,7 +79,7 @@ type Reader struct {
 	ending  ending
 	counts  item.Counts
 	repairs map[string]int
-	kept    *Keep
+	kept    *kept.Keep
 }
 
 // ending is how a choice ends.
@@ -188,7 +190,7 @@ func (r *Reader) Counts() item.Counts { return r.counts }
 
 // Kept returns what has to be written to the store for later requests, once the
 // choice has ended; nil if there is nothing. It returns the same value each time.
-func (r *Reader) Kept() *Keep { return r.kept }
+func (r *Reader) Kept() *kept.Keep { return r.kept }
 
 // AddTo adds the choice to the summary of a reply.
 func (r *Reader) AddTo(summary *request.Summary) {
@@ -355,13 +357,13 @@ func (r *Reader) keep() {
 	if !r.ending.truncated && r.ending.matched == nil {
 		r.turn.keepOutput(r.written.tokens, choice == nil)
 	}
-	kept := newKeep(&r.turn.rc, r.calls, string(r.reasoning.text), choice)
-	r.turn.kept, r.written = kept, writtenTokens{}
+	stored := kept.New(&r.turn.rc, r.calls, string(r.reasoning.text), choice)
+	r.turn.kept, r.written = stored, writtenTokens{}
 
 	// Without a store it is for the reply's next turn alone.
-	if r.keeps && kept != nil {
-		kept.due, kept.prefix = r.turn.due, r.turn.before
-		r.turn.due = nil
-		r.kept = kept
+	if r.keeps && stored != nil {
+		stored.Renew(r.turn.due)
+		r.turn.due = kept.Renewal{}
+		r.kept = stored
 	}
 }

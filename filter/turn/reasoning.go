@@ -1,5 +1,9 @@
 package turn
 
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+)
+
 // reasoningText is the reasoning of a choice, up to maxKept bytes.
 type reasoningText struct {
 	text []byte
@@ -15,7 +19,7 @@ func (t *reasoningText) add(p []byte, begins bool) {
 		between = "\n\n"
 	}
 
-	if t.full = t.full || len(t.text)+len(between)+len(p) > maxKept; !t.full {
+	if t.full = t.full || len(t.text)+len(between)+len(p) > kept.MaxBytes; !t.full {
 		t.text = append(append(t.text, between...), p...)
 	}
 }

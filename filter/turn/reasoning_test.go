@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 )
 
 const reasonedCall = "<|channel|>analysis<|message|>why<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|call|>"
@@ -56,7 +57,7 @@ func TestMemoryHangs(t *testing.T) {
 		canceled, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, err := r.Kept().Do(canceled)
-		if waited := time.Since(begin); waited != readTimeout+writeTimeout { // by the bubble's clock
+		if waited := time.Since(begin); waited != kept.ReadTimeout+2*time.Second { // by the bubble's clock
 			t.Errorf("waited %v", waited)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -87,12 +88,12 @@ func TestMemoryReads(t *testing.T) {
 
 	items = append(append(items, toolTurn("call_2")...), toolTurn("call_1")...)
 	m.reads = 0
-	if got := strings.Count(prompt(t, rc, &Input{Items: items}), "why"); got != 1 || m.reads != 2 {
+	if got := strings.Count(promptText(t, rc, &Input{Items: items}), "why"); got != 1 || m.reads != 2 {
 		t.Errorf("%d reasonings in %d reads", got, m.reads)
 	}
 
 	m.reads = 0
-	if got := strings.Count(prompt(t, rc, &Input{Items: toolTurn("call_1")}), "why"); got != 1 || m.reads != 1 {
+	if got := strings.Count(promptText(t, rc, &Input{Items: toolTurn("call_1")}), "why"); got != 1 || m.reads != 1 {
 		t.Errorf("%d reasonings in %d reads", got, m.reads)
 	}
 }

@@ -11,126 +11,9 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// TestRespelled shows spellings that mean a tool, and some that do not.
-func TestRespelled(t *testing.T) {
-	t.Parallel()
-	tools, err := newToolset(append(functions("Tool_A", "get_weather", "delete_all", "wetter_ä", "погода", "天気.今日", "my tool", "functions"),
-		harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}}), builtins(), DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	plain := func(name string) ToolName { return ToolName{Namespace: FunctionsNamespace, Name: name} }
-	for recipient, want := range map[string]ToolName{
-		`"functions.Tool_A"`: plain("Tool_A"), "'functions.Tool_A'": plain("Tool_A"), "`functions.Tool_A`": plain("Tool_A"),
-		`functions."Tool_A"`: plain("Tool_A"), `"functions"."Tool_A"`: plain("Tool_A"), "<functions.Tool_A>": plain("Tool_A"),
-		"[functions.Tool_A]": plain("Tool_A"), `"functions.Tool_A`: plain("Tool_A"), "“functions.Tool_A”": plain("Tool_A"),
-		"functions/Tool_A": plain("Tool_A"), "functions:Tool_A": plain("Tool_A"), "functions::Tool_A": plain("Tool_A"),
-		"functions@Tool_A": plain("Tool_A"), "@functions.Tool_A": plain("Tool_A"), "functions->Tool_A": plain("Tool_A"),
-		"functions . Tool_A": plain("Tool_A"), "functions Tool_A": plain("Tool_A"), "functions..Tool_A": plain("Tool_A"),
-		"functions.functions.Tool_A": plain("Tool_A"), "functions.Tool_A.Tool_A": plain("Tool_A"), "Tool_A.Tool_A": plain("Tool_A"),
-		"functions.Tool_A.functions.Tool_A": plain("Tool_A"), "function.Tool_A": plain("Tool_A"), "tools.Tool_A": plain("Tool_A"),
-		"tool.Tool_A": plain("Tool_A"), "namespace functions.Tool_A": plain("Tool_A"), "FUNCTIONS.tool_a": plain("Tool_A"),
-		"tool_Tool_A": plain("Tool_A"), "functionsTool_A": plain("Tool_A"), "functions_Tool_A": plain("Tool_A"), "toola": plain("Tool_A"),
-		"functions.Tool_A<|constrain|>json": plain("Tool_A"), "functions.Tool_A.json": plain("Tool_A"), "functions.Tool_Acommentary": plain("Tool_A"),
-		"functions.get_weathe": plain("get_weather"),
-		"functions.get_weath":  plain("get_weather"), "functions.wetter_ä": plain("wetter_ä"), "wetter_ä": plain("wetter_ä"),
-		"functions.wetter_a\u0308": plain("wetter_ä"), "functions::Wetter_Ä": plain("wetter_ä"), `"погода"`: plain("погода"),
-		"functions.Погода": plain("погода"), "functions.天気.今日": plain("天気.今日"), "functions.天気_今日": plain("天気.今日"),
-		"functions.my tool": plain("my tool"), "functions.my_tool": plain("my tool"), `"my tool"`: plain("my tool"),
-		"functions.functions": plain("functions"), "functions": plain("functions"), "functions.functions_": plain("functions"),
-		"docs::read": {Namespace: "docs", Name: "read"}, "functions.docs.read": {Namespace: "docs", Name: "read"}, "docs.docs.read": {Namespace: "docs", Name: "read"},
-		"docs.read.read": {Namespace: "docs", Name: "read"}, "tools.docs/read": {Namespace: "docs", Name: "read"},
-		`"browser.search"`: {Namespace: "browser", Name: "search", Builtin: true}, "browser::open": {Namespace: "browser", Name: "open", Builtin: true}, `"python"`: {Namespace: "python", Builtin: true},
-		"tools.python": {Namespace: "python", Builtin: true},
-		// Other names.
-		"functions.delete": {}, "functions.weather": {}, "functions.get": {}, "other.Tool_A": {}, "docs.Tool_A": {}, "functions.Tool_B": {},
-		"functions.wetter_": {}, "functions.wetter": {}, "docs.____": {},
-	} {
-		got, found := tools.resolve(recipient)
-		if want == (ToolName{}) {
-			if found != unknown || got.Namespace != "" || tools.declares(got.Name) {
-				t.Errorf("%q: %+v, %d", recipient, got, found)
-			}
-			continue
-		}
-
-		if got != want || found != offered && found != respelled {
-			t.Errorf("%q: %+v, %d; want %+v", recipient, got, found, want)
-		}
-	}
-}
-
-// TestEquallyNear shows that a recipient that may mean two tools means neither.
-func TestEquallyNear(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		names     []string
-		recipient string
-	}{
-		{[]string{"get_weather", "getWeather"}, "functions.Get_Weather"},
-		{[]string{"tool_search", "search"}, "tool.search"},
-		{[]string{"read_files", "read_filed"}, "functions.read_file"},
-		{[]string{"äÄ", "Ää"}, "functions.ää"},
-		{[]string{"x", "functions.x"}, "Functions.functions.x"},
-	} {
-		tools, err := newToolset(functions(c.names...), nil, DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, found := tools.resolve(c.recipient); found != unknown {
-			t.Errorf("%q of %q: %+v, %d", c.recipient, c.names, got, found)
-		}
-	}
-}
-
-// TestOtherName shows names that look like damaged ones of the only tool, and are other names.
-func TestOtherName(t *testing.T) {
-	t.Parallel()
-	for name, recipients := range map[string][]string{
-		"delete": {
-			"functions.delete_message", "functions.deleteMessage", "delete-channel", "functions.assistant_delete", "analysis_delete", "to_delete",
-			// A word of the header that is one of names too.
-			"functions.deletemessage", "functions.delete.message", "functions.deletechannel", "delete.channel", "functions.deletecode",
-			"functions.delete.code", "functions.deletefinal", "functions.delete.final",
-		},
-		"get_page_10":  {"functions.get_page_1"},
-		"delete_users": {"functions.delete_user"},
-		"删除用户组":        {"functions.删除用户"},
-		"사용자삭제취소":      {"functions.사용자삭제"},
-		"☀️":           {"functions.🌧️", "functions"},
-		"🚀":            {"functions.💥", "functions"},
-	} {
-		tools, err := newToolset(functions(name), nil, DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, recipient := range recipients {
-			if got, found := tools.resolve(recipient); found == offered || found == respelled {
-				t.Errorf("%q of %q: %+v, %d", recipient, name, got, found)
-			}
-		}
-	}
-
-	for name, recipients := range map[string][]string{
-		"delete":   {"functions.deletejson", "functions.delete.json", "functions.Delete.JSON"},
-		"☀️":       {"functions.☀️", "functions.__"},
-		"sunny_☀️": {"functions.sunny__", "functions.sunny_☀", "functions.sunny_☀️"},
-	} {
-		tools, err := newToolset(functions(name), nil, DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, recipient := range recipients {
-			if got, _ := tools.resolve(recipient); got.Name != name || got.Namespace == "" {
-				t.Errorf("%q of %q: %+v", recipient, name, got)
-			}
-		}
-	}
-}
 
 // TestOddRecipientInEveryForm shows that a recipient reaches its tool wherever it stands in the
 // header.
@@ -248,17 +131,18 @@ func TestDamagedCalls(t *testing.T) {
 		rc, _ := newContext()
 		in := Input{Items: []Item{userHi}, Builtins: builtins()[:1], Tools: append(functions(names...), harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}})}
 		turn := prepare(t, rc, &in)
+		offers := toolsOf(&in)
 
 		for range 1000 {
-			meant, right := pickTool(r, turn.tools)
+			meant, right := pickTool(r, turn.tools, offers)
 			to := right
 
 			for range r.IntN(4) {
 				kind := r.IntN(len(damages))
 				to = damages[kind](r, to)
 				// What is cut, or has a letter more, can be another tool's name.
-				other, found := turn.tools.resolve(to)
-				if found == offered || found == respelled && (kind >= firstCut || isSpelled(turn.tools, other, to)) {
+				other, found := turn.tools.Resolve(to)
+				if found == toolset.Offered || found == toolset.Respelled && (kind >= firstCut || isSpelled(other, strings.ToLower(to))) {
 					meant = other
 				}
 			}
@@ -287,7 +171,7 @@ func TestDamagedCalls(t *testing.T) {
 			case name == meant.Namespace+"."+meant.Name:
 				reached++
 			case strings.HasPrefix(name, "."):
-				if turn.tools.declares(name[1:]) {
+				if slices.ContainsFunc(offers, func(tool ToolName) bool { return isSpelled(tool, name[1:]) }) {
 					t.Fatalf("%s of %q: the unknown tool has the name of a tool: %q", output, names, got)
 				}
 
@@ -309,26 +193,51 @@ func shown(line string) bool {
 	return !strings.HasPrefix(line, "call ") && !strings.HasPrefix(line, Reasoning.String())
 }
 
-// isSpelled reports whether a spelling is that of a tool, if letter case does not count.
-func isSpelled(tools *toolset, t ToolName, spelling string) bool {
-	spelling = strings.ToLower(spelled(spelling))
-	return slices.Contains(tools.exactly(spelling), t)
+// isSpelled reports whether a spelling is a right one of a tool: its names as the model sees them, or as
+// the client sent them, with the namespace or without, and with other signs between their words.
+func isSpelled(tool ToolName, spelling string) bool {
+	spelling, _, _ = strings.Cut(spelling, "<|")
+	words := func(name string) string {
+		isSign := func(r rune) bool { return !harmony.IsNameRune(r) }
+		return strings.Join(strings.FieldsFunc(strings.ReplaceAll(name, "->", "."), isSign), ".")
+	}
+
+	for _, own := range []string{
+		item.Recipient(tool), item.ModelName(tool.Name), tool.Name, words(tool.Name), words(tool.Namespace + "." + tool.Name),
+	} {
+		if own != "" && (words(spelling) == own || words(spelling) == FunctionsNamespace+"."+own) {
+			return true
+		}
+	}
+	return false
 }
 
-// pickTool returns a tool of a toolset and one of its right spellings.
-func pickTool(r *rand.Rand, tools *toolset) (ToolName, string) {
-	var all []string
-	for recipient, t := range tools.byRecipient {
-		for _, spelling := range []string{recipient, t.Name, t.Namespace + "." + t.Name} {
-			if got, _ := tools.resolve(spelling); got == t {
-				all = append(all, spelling)
+// toolsOf returns the tools that a request has.
+func toolsOf(in *Input) (all []ToolName) {
+	for i, list := range [][]harmony.Namespace{in.Tools, in.Builtins} {
+		for _, ns := range list {
+			for _, tool := range ns.Tools {
+				all = append(all, ToolName{Namespace: ns.Name, Name: tool.Name, Builtin: i == 1})
 			}
 		}
 	}
-	slices.Sort(all)
-	right := all[r.IntN(len(all))]
-	t, _ := tools.resolve(right)
-	return t, right
+	return all
+}
+
+// pickTool returns one of some tools and one of its right spellings.
+func pickTool(r *rand.Rand, tools *toolset.Set, all []ToolName) (ToolName, string) {
+	var right []string
+	for _, tool := range all {
+		for _, spelling := range []string{item.Recipient(tool), tool.Name, tool.Namespace + "." + tool.Name} {
+			if got, _ := tools.Resolve(spelling); got == tool {
+				right = append(right, spelling)
+			}
+		}
+	}
+	slices.Sort(right)
+	spelling := right[r.IntN(len(right))]
+	tool, _ := tools.Resolve(spelling)
+	return tool, spelling
 }
 
 func randomChunks(r *rand.Rand, tokens []harmony.Token) (chunks [][]harmony.Token) {
@@ -366,55 +275,4 @@ func readChunks(t *testing.T, turn *Turn, chunks [][]harmony.Token) (parts []str
 		t.Fatal(err)
 	}
 	return parts
-}
-
-// TestResolveIsBounded shows that recipients cost about the same whatever is in them: a
-// model can make thousands of calls.
-func TestResolveIsBounded(t *testing.T) {
-	t.Parallel()
-	names := make([]string, 500)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s_%d", strings.Repeat("name", 40), i)
-	}
-
-	tools, err := newToolset(functions(names...), nil, DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, recipient := range []string{
-		strings.Repeat("functions.", 1<<12), strings.Repeat("functions.x.", 1<<12), strings.Repeat("json", 1<<14), strings.Repeat("name", 1<<14),
-		strings.Repeat("a.", 1<<14), strings.Repeat("\"", 1<<16), strings.Repeat("a\u0308", 1<<14), "functions." + strings.Repeat("name", 40),
-	} {
-		if forms := tools.spellings; forms != nil {
-			if n := len(forms.forms(recipientWords(recipient))); n > 4*maxPrefixes {
-				t.Errorf("%.20s…: %d forms", recipient, n)
-			}
-		}
-		got, found := tools.resolve(recipient)
-		if found != unknown && found != noRecipient || len(got.Name) > item.MaxNameBytes+1 {
-			t.Errorf("%.20s…: %.40v, %d", recipient, got, found)
-		}
-	}
-}
-
-func BenchmarkResolveUnknown(b *testing.B) {
-	names := make([]string, 500)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s_%d", strings.Repeat("name", 40), i)
-	}
-	tools, err := newToolset(functions(names...), nil, DefaultLimits())
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, recipient := range map[string]string{
-		"short": "functions.nope", "cut": "functions." + strings.Repeat("name", 40), "prefixes": strings.Repeat("functions.x.", 100),
-		"json": strings.Repeat("json", 300), "words": strings.Repeat("a.", 600),
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				tools.resolve(recipient)
-			}
-		})
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -36,7 +37,7 @@ func TestSchemasTakeRoom(t *testing.T) {
 			Tools: []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: []byte(schema(values))}}}},
 			Items: []Item{{Kind: User, Text: "x"}},
 		}
-		_, err := newRequestToolset(rc, in, &Prefix{}, in.Items)
+		_, err := toolset.New(rc, in, nil)
 		if (err == full) != large || (taken > 0) != large {
 			t.Errorf("a tool of %d values: %v, %d bytes", values, err, taken)
 		}

@@ -23,12 +23,11 @@ package turn
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-func isWritten(i item.Item) bool { return i.Written != nil }
 
 // Turn is a prepared turn. It is used by one goroutine.
 //
@@ -47,7 +46,8 @@ type Turn struct {
 
 	// What the output is read with.
 
-	tools    *toolset
+	tools    *toolset.Set
+	calls    *callRules
 	noCalls  bool
 	oneCall  bool
 	stops    stops
@@ -68,12 +68,9 @@ type Turn struct {
 	// Where in the prompt the model's own message begins.
 	completionStart int
 	// What the turn's choice keeps; nil while it goes on, and if it keeps nothing.
-	kept *Keep
-	// What earlier choices have kept, and is due to be kept on; the prefix that has some of them.
-	due    []keptChoice
-	before *Prefix
-	// The oldest turns of the conversation are left out.
-	truncated bool
+	kept *kept.Keep
+	// What earlier choices have kept, and is due to be kept on.
+	due kept.Renewal
 	// How the prompt is compared with earlier ones.
 	diagnosed diagnosed
 }

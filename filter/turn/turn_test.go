@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -60,8 +61,8 @@ func prepare(t testing.TB, rc *RequestContext, in *Input) *Turn {
 	return turn
 }
 
-// prompt returns the prompt as text, without the system message.
-func prompt(t testing.TB, rc *RequestContext, in *Input) string {
+// promptText returns the prompt as text, without the system message.
+func promptText(t testing.TB, rc *RequestContext, in *Input) string {
 	t.Helper()
 	text, err := harmony.AppendDecode(nil, prepare(t, rc, in).Engine.Prompt)
 	if err != nil {
@@ -312,47 +313,6 @@ func TestStopTokenInContent(t *testing.T) {
 	}
 }
 
-// TestResolve shows which recipients mean a tool of the request.
-func TestResolve(t *testing.T) {
-	t.Parallel()
-	tools, err := newToolset(append(functions("search", "get_weather", "a.b", "twice", "final"),
-		harmony.Namespace{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}, {Name: "twice"}}}), nil, DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for recipient, want := range map[string]struct {
-		tool ToolName
-		address
-	}{
-		"functions.search":                {ToolName{Namespace: "functions", Name: "search"}, offered},
-		"mcp__x.twice":                    {ToolName{Namespace: "mcp__x", Name: "twice"}, offered},
-		"search":                          {ToolName{Namespace: "functions", Name: "search"}, offered},
-		"functions.echo":                  {ToolName{Namespace: "mcp__x", Name: "echo"}, offered},
-		"final":                           {ToolName{Namespace: "functions", Name: "final"}, offered},
-		"Functions.getWeather":            {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
-		"functions.get_weather.json":      {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
-		"functions.get_weathercommentary": {ToolName{Namespace: "functions", Name: "get_weather"}, respelled},
-		"functions.a.b":                   {ToolName{Namespace: "functions", Name: "a.b"}, respelled},
-		"mcp_x.Echo":                      {ToolName{Namespace: "mcp__x", Name: "echo"}, respelled},
-		"functions.Twice":                 {ToolName{Namespace: "functions", Name: "twice"}, respelled},
-		"twice":                           {ToolName{Namespace: "", Name: "twice_"}, unknown},
-		"browser.search":                  {ToolName{Namespace: "", Name: "browser_search"}, unknown},
-		"browser.Search":                  {ToolName{Namespace: "", Name: "browser_Search"}, unknown},
-		"mcp__x.search":                   {ToolName{Namespace: "", Name: "mcp__x_search"}, unknown},
-		"mcp__y.echo":                     {ToolName{Namespace: "", Name: "mcp__y_echo"}, unknown},
-		"functions.nope":                  {ToolName{Namespace: "", Name: "nope"}, unknown},
-		"python":                          {ToolName{Namespace: "", Name: "python"}, unknown},
-		"assistant":                       {ToolName{}, noRecipient},
-		"functions.":                      {ToolName{}, noRecipient},
-		"<|channel|>commentary":           {ToolName{}, noRecipient},
-	} {
-		if got, how := tools.resolve(recipient); got != want.tool || how != want.address {
-			t.Errorf("%q: %+v, %d; want %+v, %d", recipient, got, how, want.tool, want.address)
-		}
-	}
-}
-
 // TestForeignNamespaceCounted shows that a call with a tool's name in another
 // namespace is counted as unknown.
 func TestForeignNamespaceCounted(t *testing.T) {
@@ -382,7 +342,7 @@ func TestReasoningKeptOnce(t *testing.T) {
 	}
 	for _, id := range []string{"call_1", "call_2", "call_100"} {
 		items := []Item{userHi, {Kind: Call, CallID: id, Name: "f", Text: "1"}, {Kind: Result, CallID: id, Text: "2"}}
-		if !strings.Contains(prompt(t, rc, &Input{Items: items}), reasoning) {
+		if !strings.Contains(promptText(t, rc, &Input{Items: items}), reasoning) {
 			t.Errorf("%s does not find its reasoning", id)
 		}
 	}
@@ -396,10 +356,10 @@ func TestLongReasoningKept(t *testing.T) {
 	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
 	r := turn.NewReader(func(Event) {})
 	r.part.kind = Reasoning
-	for _, piece := range []string{strings.Repeat("a", maxKept-4), "long piece", "b"} {
+	for _, piece := range []string{strings.Repeat("a", kept.MaxBytes-4), "long piece", "b"} {
 		r.text([]byte(piece))
 	}
-	if got := string(r.reasoning.text); got != strings.Repeat("a", maxKept-4) {
+	if got := string(r.reasoning.text); got != strings.Repeat("a", kept.MaxBytes-4) {
 		t.Errorf("kept %d bytes that end in %q", len(got), got[len(got)-4:])
 	}
 }
@@ -460,7 +420,7 @@ func TestKeptReasoning(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rc := *rc
 			rc.Tenant = c.tenant
-			if diff := cmp.Diff(c.want, prompt(t, &rc, &Input{Items: c.items})); diff != "" {
+			if diff := cmp.Diff(c.want, promptText(t, &rc, &Input{Items: c.items})); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -486,7 +446,7 @@ func TestDeveloperMessages(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			rc, _ := newContext()
-			if diff := cmp.Diff(c.want, prompt(t, rc, &c.in)); diff != "" {
+			if diff := cmp.Diff(c.want, promptText(t, rc, &c.in)); diff != "" {
 				t.Error(diff)
 			}
 		})

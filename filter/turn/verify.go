@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
@@ -47,7 +49,7 @@ type verifier struct {
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
 // strict schemas are verified, and only those that can be.
 func newVerifier(
-	rc *request.Context, in *request.Input, spec *constraint.Spec, choice request.Choice, tools *toolset,
+	rc *request.Context, in *request.Input, spec *constraint.Spec, choice request.Choice, tools *toolset.Set,
 ) (verifier, *apierror.Error) {
 	rules := verifier{
 		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.AllowedSet(), alone: rc.Checked,
@@ -77,8 +79,8 @@ func newVerifier(
 
 	rules.strict = map[item.ToolName]*constraint.Validator{}
 	for _, called := range spec.Tools {
-		name := tools.byRecipient[called.Recipient]
-		if !tools.isStrict(in, name) || called.Schema == nil {
+		name := tools.Named(called.Recipient)
+		if !tools.IsStrict(in, name) || called.Schema == nil {
 			continue
 		}
 
@@ -94,6 +96,35 @@ func newVerifier(
 
 	rules.bytes = room.bytes
 	return rules, nil
+}
+
+// laterSpec is the spec of the turns after the first one of a reply.
+type laterSpec struct {
+	// Nil: any output.
+	format   constraint.Format
+	verifier verifier
+}
+
+// newLaterSpec returns the spec of the later turns, in which no call is required any
+// more; nil: it is that of the first turn.
+func newLaterSpec(
+	rc *request.Context, in *request.Input, first *constraint.Spec, tools *toolset.Set,
+) (*laterSpec, *apierror.Error) {
+	if !first.Required {
+		return nil, nil
+	}
+
+	choice := request.Choice{Allowed: in.Choice.Allowed}
+	spec, err := toolset.NewSpec(rc, in, choice, tools)
+	l := &laterSpec{}
+	if err == nil {
+		l.format = spec.Format(rc.Work)
+	}
+
+	if l.format != nil {
+		l.verifier, err = newVerifier(rc, in, &spec, choice, tools)
+	}
+	return l, err
 }
 
 const (

@@ -89,9 +89,9 @@ func (t *Turn) NewWatcher() *Watcher {
 	}
 
 	watcher := &Watcher{rules: t.watching, whole: true, prefix: t.prefix}
-	watcher.tools = !t.noCalls && len(t.tools.byRecipient) > 0
+	watcher.tools = !t.noCalls && !t.tools.Empty()
 	if t.asksAgain() {
-		watcher.call.tools, watcher.call.rc = t.tools, &t.rc
+		watcher.call.rules, watcher.call.rc = t.calls, &t.rc
 	}
 
 	// Half of the output at most is for the answer: where the limit is small, the model would
@@ -143,7 +143,7 @@ func (w *Watcher) count(token harmony.Token) {
 // asked for again.
 func (t *Turn) asksAgain() bool {
 	return t.rc.Model.ToolArguments == request.ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil &&
-		len(t.tools.byRecipient) > 0
+		!t.tools.Empty()
 }
 
 // Push takes tokens of the choice. It returns the tokens that the choice has now, and why

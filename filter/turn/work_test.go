@@ -17,6 +17,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -239,8 +240,10 @@ func TestJoinsTakeSteps(t *testing.T) {
 	for _, truncate := range []bool{false, true} {
 		rc, _ := newContext()
 		in := &Input{Truncate: truncate}
+		var joined []*JoinedTools
 		for range joins {
-			in.Items = append(in.Items, Item{Kind: Tools, Tools: &JoinedTools{Namespaces: functions("f", "g", "h")}})
+			joined = append(joined, &JoinedTools{Namespaces: functions("f", "g", "h")})
+			in.Items = append(in.Items, Item{Kind: Tools, Tools: joined[len(joined)-1]})
 		}
 
 		for range 200 {
@@ -252,7 +255,12 @@ func TestJoinsTakeSteps(t *testing.T) {
 		model.ContextLength = 4000
 		rc.Model = &model
 
-		const once = joinSteps * 4 * joins
+		// What it takes to have each of them join once.
+		account := work.New(t.Context(), work.PerRequest)
+		if err := toolset.SpendJoins(&RequestContext{Work: account}, joined, 1); err != nil {
+			t.Fatal(err)
+		}
+		once := work.PerRequest - stepsLeft(account)
 		rc.Work = work.New(t.Context(), once-1)
 		if _, err := Prepare(t.Context(), rc, in); err == nil || err.Code != CodeTooCostly {
 			t.Errorf("truncate %t, with too few steps to join: %v", truncate, err)
@@ -267,42 +275,6 @@ func TestJoinsTakeSteps(t *testing.T) {
 		if _, err := Prepare(t.Context(), rc, in); truncate && err != nil {
 			t.Errorf("with enough steps: %v", err)
 		}
-	}
-}
-
-// A head that was rendered is not rendered again: it would be another one here.
-func TestHeadIsRenderedOnce(t *testing.T) {
-	t.Parallel()
-	rc, _ := newContext()
-	h := newHead(rc, &Input{Instructions: "Be brief."}, "", &toolset{})
-	render := func(limit int, first opening) (string, *apierror.Error) {
-		prompt, err := rendering{rc, limit}.begin(t.Context(), nil, h, first)
-		return spell(t, prompt), err
-	}
-
-	want, err := render(1000, opening{instructions: "Be kind."})
-	if err != nil || !strings.Contains(want, "Be brief.") {
-		t.Fatalf("%q, %v", want, err)
-	}
-
-	h.instructions = "Be long."
-	if got, err := render(1000, opening{instructions: "Be kind."}); err != nil || got != want {
-		t.Errorf("it is rendered again: %q, %v", got, err)
-	}
-
-	if got, _ := render(1000, opening{}); !strings.Contains(got, "Be long.") {
-		t.Errorf("another opening is not rendered: %q", got)
-	}
-
-	h.instructions = strings.Repeat("long ", 100_000)
-	_, long := render(1000, opening{instructions: "x"})
-	h.instructions = ""
-	if _, again := render(1000, opening{instructions: "x"}); !tooLong(long) || again != long {
-		t.Errorf("what was too long is rendered again: %v, %v", long, again)
-	}
-
-	if _, err := render(1001, opening{instructions: "x"}); err != nil {
-		t.Errorf("with another limit: %v", err)
 	}
 }
 

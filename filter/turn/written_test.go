@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -178,7 +180,7 @@ func TestCallsInAnotherOrder(t *testing.T) {
 	}
 
 	in.Items = []Item{userHi, call("2"), call("1"), result("2"), {Kind: User, Summary: true, Text: "s"}, result("1")}
-	if got := prompt(t, rc, &in); strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
+	if got := promptText(t, rc, &in); strings.Index(got, `{"a":2}`) > strings.Index(got, `{"a":1}`) {
 		t.Errorf("a result that comes later is that of the other call: %s", got)
 	}
 }
@@ -203,10 +205,10 @@ func TestWrittenNamedOften(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		kept, err := withKept(t.Context(), rc, nil, items)
+		stored, err := kept.Read(t.Context(), rc, nil, items)
 		runtime.ReadMemStats(&after)
-		if err != nil || len(kept.choices) != 1 {
-			t.Errorf("%d choices, %v", len(kept.choices), err)
+		if err != nil || len(stored.Choices) != 1 {
+			t.Errorf("%d choices, %v", len(stored.Choices), err)
 		}
 		return int(after.TotalAlloc - before.TotalAlloc)
 	}
@@ -227,7 +229,7 @@ func TestWrittenNamedOften(t *testing.T) {
 // TestWrittenOfPrefixOnce shows that a prefix has a choice once whose step it did not have whole at first.
 func TestWrittenOfPrefixOnce(t *testing.T) {
 	t.Parallel()
-	rc, _ := exactContext()
+	rc, clock := exactContext()
 	in := Input{Items: []Item{userHi}, Tools: functions("f")}
 	form := fmt.Sprintf(headerForms[0], "functions.f")
 	output := strings.TrimPrefix(form, "<|start|>assistant") + "{}<|call|>" + form + "{}<|call|>"
@@ -237,11 +239,17 @@ func TestWrittenOfPrefixOnce(t *testing.T) {
 		return []Item{{Kind: Call, CallID: id, Name: "f", Text: "{}"}, {Kind: Result, CallID: id, Text: "r"}}
 	}
 	p, err := Extend(t.Context(), rc, nil, append([]Item{userHi}, step("call_1")...))
-	if err != nil || len(p.pending) != 2 || len(p.choices) != 0 {
-		t.Fatalf("%d items wait, %d choices, %v", len(p.pending), len(p.choices), err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if p, err = Extend(t.Context(), rc, p, step("call_2")); err != nil || len(p.choices) != 1 {
-		t.Errorf("%d choices, %v", len(p.choices), err)
+	if p, err = Extend(t.Context(), rc, p, step("call_2")); err != nil {
+		t.Fatal(err)
+	}
+
+	rc.KeptTTL = time.Hour
+	clock.Time = clock.Add(40 * time.Minute)
+	if due := prepare(t, rc, &Input{Before: p, Tools: in.Tools}).due.Choices; len(due) != 1 {
+		t.Errorf("%d choices are due: %v", len(due), due)
 	}
 }
 
@@ -294,11 +302,25 @@ func TestNotAsWritten(t *testing.T) {
 		}
 		readTokens(t, turn, tokens, c.finish)
 
-		choice, _, _ := readWrittenChoice("call_1", rc.Memory.(*memory).texts[[2]string{"", writtenKey("call_1")}])
-		if kept := choice != nil && choice.messages != nil; kept != c.kept {
-			t.Errorf("%s: kept %v", name, choice)
+		text := rc.Memory.(*memory).texts[[2]string{"", "written:call_1"}]
+		if kept := hasTokens(text); kept != c.kept {
+			t.Errorf("%s: kept %q", name, text)
 		}
 	}
+}
+
+// hasTokens reports whether a text of the store has tokens after the ids of the calls.
+func hasTokens(text string) bool {
+	_, encoded, _ := strings.Cut(text, ".")
+	body, err := base64.RawStdEncoding.DecodeString(encoded)
+	if err != nil || len(body) == 0 {
+		return false
+	}
+	calls, rest := body[0], body[1:]
+	for range calls {
+		rest = rest[1+rest[0]:]
+	}
+	return len(rest) > 0
 }
 
 // TestWrittenWithinAReply shows that the next turn of a reply begins with what the model wrote in
@@ -409,7 +431,7 @@ func TestWrittenTexts(t *testing.T) {
 	output := harmony.AppendEncodeSpecial(nil, "<|channel|>analysis<|message|>Hm<|end|>"+fmt.Sprintf(headerForms[0], "functions.f")+"{}<|call|>")
 	readTokens(t, turn, output, engine.FinishStop)
 	texts := rc.Memory.(*memory).texts
-	kept := texts[[2]string{"", writtenKey("call_1")}]
+	kept := texts[[2]string{"", "written:call_1"}]
 	head, encoded, _ := strings.Cut(kept, ".")
 	body, err := base64.RawStdEncoding.DecodeString(encoded)
 	if err != nil {
@@ -446,13 +468,13 @@ func TestWrittenTexts(t *testing.T) {
 		"a call twice":      text(slices.Concat([]byte{2}, body[1:8], body[1:])),
 		"a name too long":   text(slices.Concat([]byte{1, 0xff, 0x7f}, body[2:])),
 	} {
-		texts[[2]string{"", writtenKey("call_1")}] = damaged
+		texts[[2]string{"", "written:call_1"}] = damaged
 		if got := prepare(t, rc, &in).Engine.Prompt; !slices.Equal(got, canonical) {
 			t.Errorf("%s: the prompt is\n%s", name, spell(t, got))
 		}
 	}
 
-	texts[[2]string{"", writtenKey("call_1")}] = kept
+	texts[[2]string{"", "written:call_1"}] = kept
 	if got := prepare(t, rc, &in).Engine.Prompt; !slices.Equal(got[:len(exact)], exact) {
 		t.Errorf("the prompt is\n%s", spell(t, got))
 	}
@@ -489,10 +511,11 @@ func TestWrittenTexts(t *testing.T) {
 }
 
 func harmonyBytes(text string) []byte {
-	c := writtenChoice{messages: []harmony.Message{{Written: harmony.AppendEncodeSpecial(nil, text)}}}
-	_, encoded, _ := strings.Cut(c.text(time.Time{}), ".")
-	body, _ := base64.RawStdEncoding.DecodeString(encoded)
-	return body[1:]
+	var body []byte
+	for _, token := range harmony.AppendEncodeSpecial(nil, text) {
+		body = binary.AppendUvarint(body, uint64(token))
+	}
+	return body
 }
 
 // TestWrittenRenewed shows that what a long turn has kept does not expire one by one, and that
@@ -544,7 +567,7 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	in := Input{Items: []Item{userHi}, Tools: functions("f")}
 	output := harmony.AppendEncodeSpecial(nil, "<|channel|>analysis<|message|>Hm<|end|>"+fmt.Sprintf(headerForms[0], "functions.f")+"{}<|call|>")
 	readTokens(t, prepare(t, rc, &in), output, engine.FinishStop)
-	before := rc.Memory.(*memory).texts[[2]string{"", writtenKey("call_1")}]
+	before := rc.Memory.(*memory).texts[[2]string{"", "written:call_1"}]
 
 	items := toolTurn("call_1")
 	items[1].Text = "{}"
@@ -553,35 +576,42 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	end()
 	rc.Work = work.New(ended, 1_000)
 	p, err := Extend(t.Context(), rc, nil, items)
-	if err != nil || len(p.choices) != 1 || !strings.Contains(spell(t, p.since), "<|constrain|>") {
-		t.Fatal(err, p)
+	if err != nil {
+		t.Fatal(err)
 	}
 	rc.Work = nil
+	forgetful, env := *rc, *rc.Env
+	env.Memory, forgetful.Env = nil, &env
+	if got := promptText(t, &forgetful, &Input{Before: p, Tools: functions("f")}); !strings.Contains(got, "<|constrain|>") {
+		t.Fatalf("the prefix has not what the model wrote: %s", got)
+	}
 	clock.Time = clock.Add(40 * time.Minute)
 	readTokens(t, prepare(t, rc, &Input{Before: p, Tools: functions("f")}), output, engine.FinishStop)
-	if rc.Memory.(*memory).texts[[2]string{"", writtenKey("call_1")}] == before {
+	if rc.Memory.(*memory).texts[[2]string{"", "written:call_1"}] == before {
 		t.Error("it is not renewed")
 	}
 
 	// Nor is it renewed again at once, also if the prefix was extended.
 	for range 2 {
 		turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")})
-		if len(turn.due) > 0 {
-			t.Errorf("%v is due again", turn.due)
+		if len(turn.due.Choices) > 0 {
+			t.Errorf("%v is due again", turn.due.Choices)
 		}
 		if p, err = Extend(t.Context(), rc, p, []Item{userHi}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	clock.Time = clock.Add(40 * time.Minute)
-	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.due) != 1 {
-		t.Errorf("%v is due later", turn.due)
+	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.due.Choices) != 1 {
+		t.Errorf("%v is due later", turn.due.Choices)
 	}
 
 	// What precedes an answer is not needed any more.
-	p, err = Extend(t.Context(), rc, p, []Item{{Kind: Answer, Text: "a"}, userHi})
-	if err != nil || len(p.choices) != 0 {
-		t.Error(err, p.choices)
+	if p, err = Extend(t.Context(), rc, p, []Item{{Kind: Answer, Text: "a"}, userHi}); err != nil {
+		t.Fatal(err)
+	}
+	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.due.Choices) != 0 {
+		t.Errorf("%v is due after an answer", turn.due.Choices)
 	}
 }
 
@@ -606,47 +636,22 @@ func TestWrittenSideBySide(t *testing.T) {
 
 	readTokens(t, prepare(t, rc, &in), harmony.AppendEncodeSpecial(nil, output), engine.FinishStop)
 	want := "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>why<|end|><|start|>assistant to=functions.f<|channel|>commentary json"
-	if got := prompt(t, &before, &next); !strings.Contains(got, want) {
+	if got := promptText(t, &before, &next); !strings.Contains(got, want) {
 		t.Errorf("one before reads\n%s", got)
 	}
 
 	// What one before has kept is the reasoning alone.
 	m := rc.Memory.(*memory)
-	delete(m.texts, [2]string{"", writtenKey("call_1")})
-	if got := prompt(t, rc, &next); !strings.Contains(got, want) {
+	delete(m.texts, [2]string{"", "written:call_1"})
+	if got := promptText(t, rc, &next); !strings.Contains(got, want) {
 		t.Errorf("this version reads\n%s", got)
 	}
 
 	// A client that has left out the first call finds it by the other one.
 	next.Items = []Item{userHi, call("call_2"), {Kind: Result, CallID: "call_2", Text: "r"}}
-	if got := prompt(t, rc, &next); !strings.Contains(got, want) {
+	if got := promptText(t, rc, &next); !strings.Contains(got, want) {
 		t.Errorf("of the second call this version reads\n%s", got)
 	}
-}
-
-// FuzzWrittenChoice reads texts of the store: what is accepted is well formed, and the same when it is kept
-// again.
-func FuzzWrittenChoice(f *testing.F) {
-	good := writtenChoice{calls: []string{"call_1"}}
-	good.messages, _ = harmony.ReadWritten(harmony.AppendEncodeSpecial(nil, fmt.Sprintf(headerForms[0], "functions.f")+"{}<|call|>"))
-	f.Add(good.text(time.Unix(1, 0)))
-	f.Add((&writtenChoice{calls: []string{"call_1", "b"}}).text(time.Unix(0, 0)))
-	f.Add("1.")
-	f.Fuzz(func(t *testing.T, text string) {
-		c, at, ok := readWrittenChoice("call_1", text)
-		if !ok {
-			return
-		}
-		again, when, ok := readWrittenChoice("call_1", c.text(time.Unix(at, 0)))
-		if !ok || when != at || !slices.Equal(again.calls, c.calls) || len(again.messages) != len(c.messages) {
-			t.Fatalf("%+v, %+v", c, again)
-		}
-		for i := range c.messages {
-			if !slices.Equal(again.messages[i].Written, c.messages[i].Written) {
-				t.Fatalf("message %d: %v, %v", i, again.messages[i], c.messages[i])
-			}
-		}
-	})
 }
 
 // TestOtherHistory shows that a prefix that was made for a model with another setting is not used where
@@ -665,8 +670,8 @@ func TestOtherHistory(t *testing.T) {
 	for _, made := range []*RequestContext{rc, &canonical} {
 		for _, used := range []*RequestContext{rc, &canonical} {
 			p, err := Extend(t.Context(), made, nil, items)
-			if err != nil || len(p.since) == 0 {
-				t.Fatal(err, p)
+			if err != nil {
+				t.Fatal(err)
 			}
 			samePrompts(t, used, Input{Tools: tools}, items, p)
 			samePrompts(t, used, Input{Tools: tools}, answered, p)
@@ -681,27 +686,6 @@ func TestOtherHistory(t *testing.T) {
 				t.Errorf("after an answer: %v", err)
 			}
 		}
-	}
-}
-
-// TestFirstKept shows that a turn with very many steps does not have another beginning with each step.
-func TestFirstKept(t *testing.T) {
-	t.Parallel()
-	changes := 0
-	for steps := range 4 * maxKeptSteps {
-		first := firstKept(steps, true)
-		if n := steps - first; n > maxKeptSteps || first > 0 && n < maxKeptSteps/2 {
-			t.Fatalf("of %d steps %d are read", steps, n)
-		}
-		if first != firstKept(max(0, steps-1), true) {
-			changes++
-		}
-		if got := firstKept(steps, false); got != max(0, steps-maxKeptSteps) {
-			t.Fatalf("of %d steps those from %d on", steps, got)
-		}
-	}
-	if changes != 6 {
-		t.Errorf("%d changes", changes)
 	}
 }
 

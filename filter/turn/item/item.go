@@ -11,6 +11,7 @@
 package item
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -104,6 +105,11 @@ func (i *Item) Blank() bool {
 
 // IsAnswer reports whether an item is an answer that the model is shown.
 func (i *Item) IsAnswer() bool { return i.Kind == Answer && !i.Blank() }
+
+// AnyAnswer reports whether one of the items is an answer that the model is shown.
+func AnyAnswer(items []Item) bool {
+	return slices.ContainsFunc(items, func(i Item) bool { return i.IsAnswer() })
+}
 
 // Tool returns the tool of a call.
 func (i *Item) Tool() ToolName { return ToolName{i.Namespace, i.Name, i.Builtin} }

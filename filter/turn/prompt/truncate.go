@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -41,12 +43,12 @@ func truncatedPrompt(
 			items = items[:len(items)-1]
 		}
 
-		read, cancel := context.WithTimeout(ctx, readTimeout)
+		read, cancel := context.WithTimeout(ctx, kept.ReadTimeout)
 		defer cancel()
 		// A fault has been noted by Prepare.
-		kept, _ := withKept(read, rc, nil, items)
-		defer giveRoomBack(rc, &kept)
-		items = kept.items
+		stored, _ := kept.Read(read, rc, nil, items)
+		defer stored.GiveRoomBack(rc)
+		items = stored.Items
 	}
 
 	whole := rendering{rc, rc.RenderLimit()}
@@ -55,7 +57,7 @@ func truncatedPrompt(
 		return whole.prompt(ctx, head, &Prefix{}, items)
 	}
 	// Each try has the tools of the conversation join again.
-	if err := spendJoins(rc, joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
+	if err := toolset.SpendJoins(rc, joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
 		return nil, err
 	}
 

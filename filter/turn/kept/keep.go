@@ -1,4 +1,4 @@
-package turn
+package kept
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -13,16 +14,16 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
 
-// How long a request waits for the store before it goes on without the texts
-// kept there, and how long the write at the end of its reply may take.
+// How long a request waits for the store before it goes on without the texts kept there, and how long the
+// write at the end of its reply may take.
 const (
-	readTimeout  = time.Second
+	ReadTimeout  = time.Second
 	writeTimeout = 2 * time.Second
 )
 
-// maxKept bounds the reasoning that is kept for one turn, in bytes, and what is kept of the
+// MaxBytes bounds the reasoning that is kept for one turn, in bytes, and what is kept of the
 // tokens of one.
-const maxKept = 1 << 20
+const MaxBytes = 1 << 20
 
 // Keep is a job for the store: it writes what later requests need of a choice that
 // ended in tool calls, the reasoning that led to them, for clients that do not send
@@ -32,16 +33,24 @@ type Keep struct {
 	tenant string
 	// By name.
 	texts map[string]string
-	// What earlier choices of the conversation have kept and is due to be kept on, and the prefix that
-	// remembers when that was done; it may be nil.
-	due    []keptChoice
-	prefix *Prefix
-	now    time.Time
+	// Of earlier choices of the conversation.
+	due Renewal
+	now time.Time
 }
 
-// newKeep returns the job for one choice; nil if there is nothing to keep. The texts are kept
+// Renewal is what earlier choices of a conversation have kept, and is due to be kept on.
+type Renewal struct {
+	Choices []Choice
+	// When that was done last, in seconds, for a prefix that has some of them; nil: none has.
+	Renewed *atomic.Int64
+}
+
+// Renew has the job keep on what is due.
+func (k *Keep) Renew(due Renewal) { k.due = due }
+
+// New returns the job for one choice; nil if there is nothing to keep. The texts are kept
 // once, under the id of the first call; the names of the other calls refer to that id.
-func newKeep(rc *request.Context, calls []*item.CalledTool, reasoning string, choice *writtenChoice) *Keep {
+func New(rc *request.Context, calls []*item.CalledTool, reasoning string, choice *Written) *Keep {
 	exact := rc.Model.History == request.HistoryExact && (choice != nil || reasoning != "")
 	if reasoning == "" && !exact {
 		return nil
@@ -60,7 +69,7 @@ func newKeep(rc *request.Context, calls []*item.CalledTool, reasoning string, ch
 	if exact {
 		keep.now = rc.Now()
 		if choice == nil {
-			choice = &writtenChoice{calls: callIDs(calls)}
+			choice = &Written{calls: callIDs(calls)}
 		}
 		keep.texts[choice.key()] = choice.text(keep.now)
 	}
@@ -68,11 +77,11 @@ func newKeep(rc *request.Context, calls []*item.CalledTool, reasoning string, ch
 }
 
 // KeepResults returns the job for what tools that ran here have returned, by the ids of their calls,
-// as [KeptResults] is going to return it; nil if there is nothing to keep.
+// as [Results] is going to return it; nil if there is nothing to keep.
 func KeepResults(rc *request.Context, results map[string]string) *Keep {
 	keep := &Keep{memory: rc.Memory, tenant: rc.Tenant, texts: map[string]string{}}
 	for id, result := range results {
-		if len(result) <= maxKept {
+		if len(result) <= MaxBytes {
 			keep.texts[resultKey(id)] = result
 		}
 	}
@@ -82,21 +91,21 @@ func KeepResults(rc *request.Context, results map[string]string) *Keep {
 	return keep
 }
 
-// resultsTogether is how many results are read together. Each has at most [maxKept], of no account of
+// resultsTogether is how many results are read together. Each has at most [MaxBytes], of no account of
 // the request's memory until it is taken.
 const resultsTogether = 16
 
 // KeptResults calls take with what is kept of these calls, by their ids, some after the others. It takes
 // at most a second, and goes on without what the store does not return by then. The error is that of
 // take.
-func KeptResults(
+func Results(
 	ctx context.Context, rc *request.Context, calls []string, take func(call, result string) *apierror.Error,
 ) *apierror.Error {
 	if rc.Memory == nil {
 		return nil
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
 	for together := range slices.Chunk(calls, resultsTogether) {
 		names := make([]string, len(together))
@@ -139,7 +148,7 @@ func (k *Keep) Do(ctx context.Context) (result any, err error) {
 		return nil, fmt.Errorf("keep the reasoning of tool calls: %w", err)
 	}
 
-	if err = k.renew(ctx); err != nil {
+	if err = k.writeAgain(ctx); err != nil {
 		err = fmt.Errorf("renew the reasoning of tool calls: %w", err)
 	}
 	return nil, err
@@ -154,15 +163,23 @@ func (k *Keep) read([]string) (map[string]string, error) {
 	return k.texts, nil
 }
 
+// Insert returns the items with what the job keeps of them, before or after it is done. The Keep may be
+// nil.
+func (k *Keep) Insert(rc *request.Context, items []item.Item) Items {
+	// Its reader returns no error.
+	kept, _ := insertKept(rc, nil, items, k.read)
+	return kept
+}
+
 // renewedTogether is how many choices are read and written together to renew them. Each has at most
-// twice [maxKept], of no account of the request's memory.
+// twice [MaxBytes], of no account of the request's memory.
 const renewedTogether = 8
 
-// renew writes what earlier choices have kept once more, with the time at which it does. In a
+// writeAgain writes what earlier choices have kept once more, with the time at which it does. In a
 // turn of hours they would expire one after the other, and each would change the beginning of
 // the prompt.
-func (k *Keep) renew(ctx context.Context) error {
-	for together := range slices.Chunk(k.due, renewedTogether) {
+func (k *Keep) writeAgain(ctx context.Context) error {
+	for together := range slices.Chunk(k.due.Choices, renewedTogether) {
 		var names []string
 		for _, choice := range together {
 			names = append(names, choice.names()...)
@@ -189,14 +206,14 @@ func (k *Keep) renew(ctx context.Context) error {
 	}
 
 	// Where there is no prefix, the next request reads the new time.
-	if len(k.due) > 0 && k.prefix != nil {
-		k.prefix.renewed.Store(k.now.Unix())
+	if len(k.due.Choices) > 0 && k.due.Renewed != nil {
+		k.due.Renewed.Store(k.now.Unix())
 	}
 	return nil
 }
 
-// keptChoice is an earlier choice for which something is kept.
-type keptChoice struct {
+// Choice is an earlier choice for which something is kept.
+type Choice struct {
 	// The ids of its calls.
 	calls []string
 	// When it was kept, in seconds.
@@ -206,10 +223,10 @@ type keptChoice struct {
 }
 
 // lasts reports whether prompts have the choice as the model wrote it also after an answer.
-func (c *keptChoice) lasts() bool { return strings.HasPrefix(c.name, lastingPrefix) }
+func (c *Choice) lasts() bool { return strings.HasPrefix(c.name, lastingPrefix) }
 
 // names returns the names of the texts that are kept for the choice.
-func (c *keptChoice) names() []string {
+func (c *Choice) names() []string {
 	names := make([]string, 0, 1+2*len(c.calls))
 	names = append(names, reasoningKey(c.calls[0]), c.name)
 	for _, id := range c.calls[1:] {
@@ -221,8 +238,11 @@ func (c *keptChoice) names() []string {
 	return names
 }
 
-// bytes returns the approximate size of the choice in memory.
-func (c *keptChoice) bytes() int {
+// Has reports whether the choice has a call with this id.
+func (c *Choice) Has(id string) bool { return slices.Contains(c.calls, id) }
+
+// Bytes returns the approximate size of the choice in memory.
+func (c *Choice) Bytes() int {
 	n := item.Overhead + len(c.name)
 	for _, id := range c.calls {
 		n += item.Overhead + len(id)
@@ -230,22 +250,41 @@ func (c *keptChoice) bytes() int {
 	return n
 }
 
-// dueOf returns the choices that are to be kept on, the oldest first: none before one of them has
+// FollowedBy returns the choices of which prompts have something: earlier ones, which were kept on last at
+// a time in seconds, and later ones; answered says that an answer follows the earlier ones.
+func FollowedBy(earlier []Choice, renewed int64, later []Choice, answered bool) []Choice {
+	if earlier == nil {
+		return later
+	}
+
+	all := slices.Concat(earlier, later)
+	for i := range earlier {
+		all[i].at = max(all[i].at, renewed)
+	}
+	if answered {
+		lasting := slices.DeleteFunc(all[:len(earlier)], func(c Choice) bool { return !c.lasts() })
+		all = slices.Concat(lasting, later)
+	}
+	// As many as are read without a prefix.
+	return all[max(0, len(all)-maxSteps):]
+}
+
+// Due returns the choices that are to be kept on, the oldest first: none before one of them has
 // half of its time behind it, and then all that have a quarter, so that those of a long turn are
 // renewed together, and not one with each reply.
-func dueOf(rc *request.Context, choices []keptChoice) []keptChoice {
+func Due(rc *request.Context, choices []Choice) []Choice {
 	if rc.KeptTTL <= 0 || len(choices) == 0 {
 		return nil
 	}
 
-	older := func(a, b keptChoice) int { return cmp.Compare(a.at, b.at) }
+	older := func(a, b Choice) int { return cmp.Compare(a.at, b.at) }
 	byAge := slices.SortedStableFunc(slices.Values(choices), older)
 	now := rc.Now()
 	if byAge[0].at >= now.Add(-rc.KeptTTL/2).Unix() {
 		return nil
 	}
 	recent := now.Add(-rc.KeptTTL / 4).Unix()
-	return slices.DeleteFunc(byAge, func(c keptChoice) bool { return c.at >= recent })
+	return slices.DeleteFunc(byAge, func(c Choice) bool { return c.at >= recent })
 }
 
 // The names of the texts. Replicas of an earlier version read the first two.

@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"cmp"

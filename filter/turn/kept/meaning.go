@@ -1,4 +1,4 @@
-package turn
+package kept
 
 import (
 	"strings"
@@ -24,7 +24,7 @@ type sentStep struct {
 // nothing that a client has changed is undone. open reports that the items end before all calls of
 // the choice have come.
 func asWritten(
-	rc *request.Context, items []item.Item, begin int, choice *writtenChoice,
+	rc *request.Context, items []item.Item, begin int, choice *Written,
 ) (same []item.Item, end int, open bool) {
 	if choice.messages == nil {
 		return nil, 0, false
@@ -61,7 +61,7 @@ func asWritten(
 // the results, with tools that join between them, and the index after it. It ends early at anything
 // else. All results must follow: where calls of one tool are put into the model's order, their results
 // are put into the same, and those that come later could not be.
-func sentOf(items []item.Item, begin int, choice *writtenChoice) (s sentStep, results []item.Item, end int) {
+func sentOf(items []item.Item, begin int, choice *Written) (s sentStep, results []item.Item, end int) {
 	s.calls = map[string]*item.Item{}
 	for end = begin; end < len(items) && s.answered < len(choice.calls); end++ {
 		it := &items[end]
@@ -104,7 +104,7 @@ func (s *sentStep) say(it *item.Item) {
 
 // means reports whether what was sent means what the model wrote. Reasoning may be left out: many
 // clients do not know it. The order of texts and calls among each other is the client's format's.
-func (s *sentStep) means(choice *writtenChoice) bool {
+func (s *sentStep) means(choice *Written) bool {
 	var reasoning, preambles []string
 	next := 0
 	for i := range choice.messages {
@@ -169,7 +169,7 @@ const comparedBytes = 8
 
 // affordsComparison takes the work of comparing a step. Without it the step is rendered as the
 // client has sent it.
-func affordsComparison(rc *request.Context, sent []item.Item, choice *writtenChoice) bool {
+func affordsComparison(rc *request.Context, sent []item.Item, choice *Written) bool {
 	size := 0
 	for i := range sent {
 		if sent[i].Kind.OfModel() {

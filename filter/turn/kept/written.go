@@ -1,15 +1,13 @@
-package turn
+package kept
 
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -19,8 +17,8 @@ import (
 // other tokens than an encoder does; a client sends back what all of that means. So the tokens
 // are kept, and stand in the next prompts as long as what the client sends back means the same.
 
-// writtenChoice is what the model wrote in a choice that ended in calls.
-type writtenChoice struct {
+// Written is what the model wrote in a choice that ended in calls.
+type Written struct {
 	// The ids of its calls, in its order.
 	calls []string
 	// With their tokens; nil: not all of them may stand in a prompt as they are.
@@ -29,67 +27,16 @@ type writtenChoice struct {
 	ids map[string]bool
 }
 
-// writtenTokens collects the tokens of a choice. The zero value collects nothing.
-type writtenTokens struct {
-	on bool
-	// Prompts may have them; else they are for the diagnosis alone.
-	exact bool
-	// From the <|start|> of the first message on, which the prompt ends with.
-	tokens []harmony.Token
-}
-
-// maxWritten bounds the tokens that are collected. What has more is not kept.
-const maxWritten = maxKept / 4
-
-// begunMessage is what prompts end with.
-var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
-
-// newWritten begins to collect, where calls can be made.
-func (t *Turn) newWritten() writtenTokens {
-	exact := t.rc.Model.History == request.HistoryExact
-	if !exact && t.diagnosed.found == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
-		return writtenTokens{}
-	}
-	return writtenTokens{on: true, exact: exact, tokens: slices.Clone(t.begunMessage())}
-}
-
-// begunMessage returns the beginning of the model's message that the prompt ends with.
-func (t *Turn) begunMessage() []harmony.Token {
-	if len(t.begun) > 0 {
-		return t.begun
-	}
-	return begunMessage
-}
-
-func (w *writtenTokens) add(token harmony.Token) {
-	if len(w.tokens) >= maxWritten {
-		*w = writtenTokens{}
-		return
-	}
-	w.tokens = append(w.tokens, token)
-}
-
-// writtenChoice returns what the model wrote in the choice, which has ended; nil if it must not
-// stand in a prompt as it is. Nothing that had to be repaired may, by whomever: a model that
-// sees its mistakes repeats them.
-func (r *Reader) writtenChoice() *writtenChoice {
-	w := &r.written
-	parsed := r.parser.Repairs()
-	if !w.exact || r.ending.truncated || r.ending.matched != nil || len(r.repairs) > 0 || parsed.Total() > 0 {
-		return nil
-	}
-
-	// The engine does not generate on after the end of the last message, and may not even report
-	// its token. It has nothing of it in its cache.
-	if endsMessage(w.tokens[len(w.tokens)-1]) {
-		w.tokens = w.tokens[:len(w.tokens)-1]
-	}
-	messages, ok := harmony.ReadWritten(append(w.tokens, harmony.TokenCall))
+// NewWritten returns what the model wrote in a choice that made these calls; nil if it must not stand
+// in a prompt as it is. The tokens begin with the <|start|> of the first message, and end before the end of
+// the last one. Their array is taken over.
+func NewWritten(calls []*item.CalledTool, tokens []harmony.Token) *Written {
+	messages, ok := harmony.ReadWritten(append(tokens, harmony.TokenCall))
 	if !ok {
 		return nil
 	}
 
-	choice := &writtenChoice{calls: callIDs(r.calls), messages: messages}
+	choice := &Written{calls: callIDs(calls), messages: messages}
 	if !choice.complete() {
 		return nil
 	}
@@ -98,7 +45,7 @@ func (r *Reader) writtenChoice() *writtenChoice {
 		if messages[i].Recipient == "" {
 			continue
 		}
-		if !item.Calls(&messages[i], r.calls[next].Tool()) {
+		if !item.Calls(&messages[i], calls[next].Tool()) {
 			return nil
 		}
 		next++
@@ -108,7 +55,7 @@ func (r *Reader) writtenChoice() *writtenChoice {
 
 // complete reports whether the messages have as many calls as the choice, and end with the last
 // one. An answer beside calls is shown to clients as something else.
-func (c *writtenChoice) complete() bool {
+func (c *Written) complete() bool {
 	n := 0
 	for i := range c.messages {
 		m := &c.messages[i]
@@ -124,12 +71,12 @@ func (c *writtenChoice) complete() bool {
 
 // lasts reports whether the engine still has a part of the choice after the turn's answer, which drops
 // reasoning.
-func (c *writtenChoice) lasts() bool {
+func (c *Written) lasts() bool {
 	return len(c.messages) > 0 && c.messages[0].Channel != harmony.ChannelAnalysis
 }
 
 // key returns the name under which the choice is kept.
-func (c *writtenChoice) key() string {
+func (c *Written) key() string {
 	if c.lasts() {
 		return lastingKey(c.calls[0])
 	}
@@ -141,7 +88,7 @@ func (c *writtenChoice) key() string {
 const writtenVersion = "1"
 
 // text returns the choice as it is kept, without its messages if they are too long.
-func (c *writtenChoice) text(now time.Time) string {
+func (c *Written) text(now time.Time) string {
 	body := binary.AppendUvarint(nil, uint64(len(c.calls)))
 	for _, id := range c.calls {
 		body = append(binary.AppendUvarint(body, uint64(len(id))), id...)
@@ -153,7 +100,7 @@ func (c *writtenChoice) text(now time.Time) string {
 			body = binary.AppendUvarint(body, uint64(token))
 		}
 	}
-	if base64.RawStdEncoding.EncodedLen(len(body)) > maxKept {
+	if base64.RawStdEncoding.EncodedLen(len(body)) > MaxBytes {
 		body = body[:head]
 	}
 
@@ -171,11 +118,11 @@ func writtenAt(text string, now time.Time) string {
 
 // readWrittenChoice reads a text of the store. It returns false if it is none of a choice whose
 // first call is first: whatever else stands there must not become part of a prompt.
-func readWrittenChoice(first, text string) (c *writtenChoice, at int64, ok bool) {
+func readWritten(first, text string) (c *Written, at int64, ok bool) {
 	text, ok = strings.CutPrefix(text, writtenVersion)
 	head, encoded, found := strings.Cut(text, ".")
 	at, err := strconv.ParseInt(head, 36, 64)
-	if !ok || !found || err != nil || len(encoded) > maxKept {
+	if !ok || !found || err != nil || len(encoded) > MaxBytes {
 		return nil, 0, false
 	}
 	body, err := base64.RawStdEncoding.DecodeString(encoded)
@@ -183,7 +130,7 @@ func readWrittenChoice(first, text string) (c *writtenChoice, at int64, ok bool)
 		return nil, 0, false
 	}
 
-	c = &writtenChoice{ids: map[string]bool{}}
+	c = &Written{ids: map[string]bool{}}
 	count, body, ok := cutUvarint(body)
 	for ; ok && count > 0; count-- {
 		var length uint64

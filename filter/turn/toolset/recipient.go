@@ -1,4 +1,4 @@
-package turn
+package toolset
 
 import (
 	"cmp"
@@ -24,50 +24,50 @@ import (
 // either, so the call is one of an unknown tool. A call that is not made costs the model
 // another try; a call of the wrong tool can cost more.
 
-// address is what a message's recipient is.
-type address uint8
+// Address is what a message's recipient is.
+type Address uint8
 
 const (
-	noRecipient address = iota // none
-	offered                    // a tool of the request
-	respelled                  // a tool of the request, in another spelling
-	unsure                     // no tool; whether the message is a call tells its end
-	unknown                    // something else
+	NoRecipient Address = iota // none
+	Offered                    // a tool of the request
+	Respelled                  // a tool of the request, in another spelling
+	Unsure                     // no tool; whether the message is a call tells its end
+	Unknown                    // something else
 )
 
-// addressee returns the tool that a message calls.
-func (s *toolset) addressee(header *harmony.Header) (item.ToolName, address) {
+// Addressee returns the tool that a message calls.
+func (s *Set) Addressee(header *harmony.Header) (item.ToolName, Address) {
 	recipient, marked := writtenRecipient(header)
 	if recipient == "" {
-		return item.ToolName{}, noRecipient
+		return item.ToolName{}, NoRecipient
 	}
 
-	called, found := s.resolve(recipient)
-	if found == unknown {
+	called, found := s.Resolve(recipient)
+	if found == Unknown {
 		if spaced, ok := s.resolveSpaced(header); ok {
-			return spaced, respelled
+			return spaced, Respelled
 		}
 	}
 
-	if found == noRecipient && isReader(recipient) {
-		return item.ToolName{}, noRecipient
+	if found == NoRecipient && isReader(recipient) {
+		return item.ToolName{}, NoRecipient
 	}
 	// What the message is tells only its end: the recipient is a word of the header, or it is no
 	// tool and not marked as a recipient, or the message is an answer.
-	if found == noRecipient || found == unknown && (!marked || header.Channel == harmony.ChannelFinal) {
-		return s.unknownTool(recipient), unsure
+	if found == NoRecipient || found == Unknown && (!marked || header.Channel == harmony.ChannelFinal) {
+		return s.UnknownTool(recipient), Unsure
 	}
 	return called, found
 }
 
 // resolveSpaced returns the tool whose name has a space that the parser took for the end of
 // the recipient.
-func (s *toolset) resolveSpaced(h *harmony.Header) (item.ToolName, bool) {
+func (s *Set) resolveSpaced(h *harmony.Header) (item.ToolName, bool) {
 	if h.Behind == "" {
 		return item.ToolName{}, false
 	}
-	t, found := s.resolve(h.Recipient + " " + h.Behind)
-	return t, found == offered || found == respelled
+	t, found := s.Resolve(h.Recipient + " " + h.Behind)
+	return t, found == Offered || found == Respelled
 }
 
 // isReader reports whether a recipient is who reads the reply. What is written to them is no
@@ -86,16 +86,16 @@ func writtenRecipient(h *harmony.Header) (recipient string, marked bool) {
 	return h.Recipient, !h.Unmarked
 }
 
-// resolve returns the tool that a recipient means. A recipient in a namespace that is none
+// Resolve returns the tool that a recipient means. A recipient in a namespace that is none
 // of plain functions is unknown, even if a tool has its name; the unknown tool's name
 // includes the namespace. A function of a namespace that is a tool itself means that tool.
 // A word of the header is no recipient.
-func (s *toolset) resolve(recipient string) (item.ToolName, address) {
+func (s *Set) Resolve(recipient string) (item.ToolName, Address) {
 	if t, ok := s.byRecipient[recipient]; ok {
-		return t, offered
+		return t, Offered
 	}
 	if ts := s.byName[strings.TrimPrefix(recipient, item.FunctionsNamespace+".")]; len(ts) == 1 {
-		return ts[0], offered
+		return ts[0], Offered
 	}
 
 	// What follows is not for most calls, so that its tables are made when they are needed.
@@ -105,41 +105,47 @@ func (s *toolset) resolve(recipient string) (item.ToolName, address) {
 	}
 	sent := strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), item.FunctionsNamespace+".")
 	if ts := s.spellings.sent[sent]; len(ts) == 1 {
-		return ts[0], respelled
+		return ts[0], Respelled
 	}
 
 	forms := s.spellings.forms(words)
 	for _, stage := range stages {
 		switch found := stage(s, forms); {
 		case len(found) == 1:
-			return found[0], respelled
+			return found[0], Respelled
 		case len(found) > 1:
-			return s.unknownTool(recipient), unknown
+			return s.UnknownTool(recipient), Unknown
 		}
 	}
 
 	if len(words) == 0 || headerWords[words[len(words)-1]] {
-		return item.ToolName{}, noRecipient
+		return item.ToolName{}, NoRecipient
 	}
 
 	// Code tools are namespaces: a function of one means the tool.
 	for _, form := range forms {
 		space, _, _ := strings.Cut(form, ".")
 		if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
-			return t, respelled
+			return t, Respelled
 		}
 	}
-	return s.unknownTool(recipient), unknown
+	return s.UnknownTool(recipient), Unknown
 }
 
-// unknownTool returns a tool that the request does not have, under the name that the model
+// UnknownTool returns a tool that the request does not have, under the name that the model
 // wrote. It has no tool's name, or the client would run that one.
-func (s *toolset) unknownTool(recipient string) item.ToolName {
+func (s *Set) UnknownTool(recipient string) item.ToolName {
 	name := unknownName(recipient)
 	for s.declares(name) {
 		name += "_"
 	}
 	return item.ToolName{Name: name}
+}
+
+// Unoffered returns the tool that a message calls where no tools are offered.
+func Unoffered(header *harmony.Header) item.ToolName {
+	recipient, _ := writtenRecipient(header)
+	return item.ToolName{Name: unknownName(recipient)}
 }
 
 // unknownName returns the name of a tool that nobody knows, as the model wrote it.
@@ -154,7 +160,7 @@ func unknownName(recipient string) string {
 }
 
 // declares reports whether a name is that of a tool, by the model's or the client's names.
-func (s *toolset) declares(name string) bool {
+func (s *Set) declares(name string) bool {
 	if len(s.byName[name]) > 0 {
 		return true
 	}
@@ -276,19 +282,19 @@ func repetitions(words []string) [][]string {
 // the strictest one first. Each returns the tools that fit. The first form is the
 // recipient as it is. In it other separators are as small a change as a prefix is in the
 // others: tool.search may be tool_search, or search.
-var stages = [...]func(s *toolset, forms []string) []item.ToolName{
-	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms[:1], s.exactly) },
-	func(s *toolset, forms []string) []item.ToolName {
+var stages = [...]func(s *Set, forms []string) []item.ToolName{
+	func(s *Set, forms []string) []item.ToolName { return anyForm(forms[:1], s.exactly) },
+	func(s *Set, forms []string) []item.ToolName {
 		found := anyForm(forms[1:], s.exactly)
 		if len(found) == 0 {
 			return nil
 		}
 		return merge(found, s.spellings.folded(forms[0]))
 	},
-	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms, s.spellings.folded) },
-	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms, s.spellings.withHeader) },
-	func(s *toolset, forms []string) []item.ToolName { return anyForm(forms, s.spellings.cut) },
-	func(s *toolset, forms []string) []item.ToolName { return anyForm(unglued(forms), s.spellings.folded) },
+	func(s *Set, forms []string) []item.ToolName { return anyForm(forms, s.spellings.folded) },
+	func(s *Set, forms []string) []item.ToolName { return anyForm(forms, s.spellings.withHeader) },
+	func(s *Set, forms []string) []item.ToolName { return anyForm(forms, s.spellings.cut) },
+	func(s *Set, forms []string) []item.ToolName { return anyForm(unglued(forms), s.spellings.folded) },
 }
 
 // anyForm returns the tools that fit one of some forms.
@@ -324,7 +330,7 @@ func unglued(forms []string) (rest []string) {
 }
 
 // exactly returns the tools of exactly a spelling, with or without their namespace.
-func (s *toolset) exactly(form string) []item.ToolName {
+func (s *Set) exactly(form string) []item.ToolName {
 	if t, ok := s.byRecipient[form]; ok {
 		return []item.ToolName{t}
 	}
@@ -334,7 +340,7 @@ func (s *toolset) exactly(form string) []item.ToolName {
 	return s.spellings.sent[form]
 }
 
-func (s *toolset) newSpellings() *spellings {
+func (s *Set) newSpellings() *spellings {
 	table := &spellings{
 		sent: map[string][]item.ToolName{}, whole: map[string][]item.ToolName{}, alone: map[string][]item.ToolName{},
 		spaces: map[string]bool{},
@@ -535,3 +541,17 @@ func fold(name string) string {
 
 // isFolded reports whether a character is one of a folded name.
 func isFolded(r rune) bool { return r != '_' && r != '-' && harmony.IsNameRune(r) }
+
+// parallelName is the folded name of a tool with which models that have been trained on
+// ChatGPT's tools make several calls in one.
+const parallelName = "multitooluseparallel"
+
+// IsParallel reports whether a recipient is that tool.
+func IsParallel(recipient string) bool {
+	for _, form := range (&spellings{}).forms(recipientWords(recipient)) {
+		if fold(form) == parallelName {
+			return true
+		}
+	}
+	return false
+}

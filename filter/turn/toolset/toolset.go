@@ -1,4 +1,4 @@
-package turn
+package toolset
 
 import (
 	"bytes"
@@ -10,20 +10,19 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
-	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// toolset maps the tools of one request between the client's names and the names
+// Set maps the tools of one request between the client's names and the names
 // that the model sees.
-type toolset struct {
+type Set struct {
 	// With the model's names.
-	namespaces []harmony.Namespace
+	Namespaces []harmony.Namespace
 	// Of the system message, with the model's names.
-	builtins []harmony.Namespace
+	Builtins []harmony.Namespace
 	// By the model's namespace.name, or by a built-in namespace.
 	byRecipient map[string]item.ToolName
 	// By the model's name, without namespace.
@@ -36,26 +35,31 @@ type toolset struct {
 
 	// How arguments are read: the only parameter of tools that take one, a string.
 	texts map[item.ToolName]textParameter
-	// See [Input].AsIs.
+	// See [request.Input].AsIs.
 	asIs map[item.ToolName]bool
-	// See [Input].Withdrawn.
+	// See [request.Input].Withdrawn.
 	withdrawn map[item.ToolName]bool
-	// See [Input].Strict.
+	// See [request.Input].Strict.
 	enforced map[item.ToolName]bool
 	// Of the tools that join: the arguments must follow their schemas.
 	strict map[item.ToolName]bool
 
 	// By which arguments are checked; nil: they are not.
 	schemas map[item.ToolName]json.RawMessage
-	// Of these schemas, as far as they were needed.
-	checkers map[item.ToolName]checker
-	// Of arguments that are asked for again, as far as they were needed.
-	formats map[item.ToolName]constraint.Format
 }
 
-// newToolset checks the tools of a request and returns their toolset.
-func newToolset(namespaces, builtins []harmony.Namespace, limits request.Limits) (*toolset, *apierror.Error) {
-	set := &toolset{byRecipient: map[string]item.ToolName{}, byName: map[string][]item.ToolName{}}
+// Empty reports whether no call can be made.
+func (s *Set) Empty() bool { return len(s.byRecipient) == 0 }
+
+// Named returns the tool of a recipient that the toolset has.
+func (s *Set) Named(recipient string) item.ToolName { return s.byRecipient[recipient] }
+
+// Schema returns the schema by which the arguments of a tool are checked; nil: they are not.
+func (s *Set) Schema(name item.ToolName) json.RawMessage { return s.schemas[name] }
+
+// newSet checks the tools of a request and returns their toolset.
+func newSet(namespaces, builtins []harmony.Namespace, limits request.Limits) (*Set, *apierror.Error) {
+	set := &Set{byRecipient: map[string]item.ToolName{}, byName: map[string][]item.ToolName{}}
 	spaces := map[string]bool{}
 	var twice []string
 	count := 0
@@ -102,7 +106,7 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits request.Limits)
 			seen.Tools = append(seen.Tools, declared)
 		}
 
-		set.namespaces = append(set.namespaces, seen)
+		set.Namespaces = append(set.Namespaces, seen)
 	}
 	if twice != nil {
 		return nil, sameNames(twice)
@@ -118,8 +122,8 @@ func sameNames(names []string) *apierror.Error {
 		apierror.One(names, "Two tools have the name %s", "Two tools have each of the names %s"))
 }
 
-// repairs reports whether the arguments of calls of a tool are repaired.
-func (s *toolset) repairs(m *request.Model, name item.ToolName) bool {
+// Repairs reports whether the arguments of calls of a tool are repaired.
+func (s *Set) Repairs(m *request.Model, name item.ToolName) bool {
 	if m.ToolArguments == request.ArgumentsPass {
 		return false
 	}
@@ -136,10 +140,10 @@ type textParameter struct {
 	optional bool
 }
 
-// repairer returns the repairer of a call of a tool. A header that does not say that the arguments
+// Repairer returns the repairer of a call of a tool. A header that does not say that the arguments
 // are JSON may have the only parameter's text behind it: gpt-oss calls python with code, and
 // browser.search with JSON, both under "code".
-func (s *toolset) repairer(called item.ToolName, contentType string) *arguments.Repairer {
+func (s *Set) Repairer(called item.ToolName, contentType string) *arguments.Repairer {
 	only := s.texts[called]
 	if only.name == "" || isJSONType(contentType) {
 		return arguments.New(only.name)
@@ -147,29 +151,29 @@ func (s *toolset) repairer(called item.ToolName, contentType string) *arguments.
 	return arguments.NewText(only.name, only.optional)
 }
 
-// typeJSON is the content type of arguments that are JSON, as a tolerant parser reads it.
-const typeJSON = "json"
+// TypeJSON is the content type of arguments that are JSON, as a tolerant parser reads it.
+const TypeJSON = "json"
 
 // isJSONType reports whether a content type is that of JSON. A strict parser has the control
 // token in it.
 func isJSONType(contentType string) bool {
-	return contentType == harmony.ContentTypeJSON || strings.EqualFold(contentType, typeJSON)
+	return contentType == harmony.ContentTypeJSON || strings.EqualFold(contentType, TypeJSON)
 }
 
-// typeOf returns the content type of a call, which a model may write at the end of the
+// TypeOf returns the content type of a call, which a model may write at the end of the
 // recipient: functions.searchjson.
-func typeOf(header *harmony.Header, called item.ToolName) string {
+func TypeOf(header *harmony.Header, called item.ToolName) string {
 	if header.ContentType != "" {
 		return header.ContentType
 	}
 	if endsWithJSON(header.Recipient) && !endsWithJSON(called.Name) {
-		return typeJSON
+		return TypeJSON
 	}
 	return ""
 }
 
 func endsWithJSON(name string) bool {
-	return strings.HasSuffix(fold(clip(name, maxRecipient)), typeJSON)
+	return strings.HasSuffix(fold(clip(name, maxRecipient)), TypeJSON)
 }
 
 // maxTextSchema bounds the schemas in which a tool's only parameter is looked for.
@@ -196,7 +200,7 @@ func takesText(schema gjson.Result) bool {
 }
 
 // addText notes the parameter of a tool that takes one, if it is a string of any text.
-func (s *toolset) addText(t item.ToolName, parameters json.RawMessage) {
+func (s *Set) addText(t item.ToolName, parameters json.RawMessage) {
 	if len(parameters) > maxTextSchema || bytes.Count(parameters, []byte(`"type"`)) > 2 {
 		return
 	}
@@ -235,7 +239,7 @@ func (s *toolset) addText(t item.ToolName, parameters json.RawMessage) {
 
 // addBuiltins adds the tools of the system message. Their namespaces are names of
 // the model. If a call has no namespace, the client's tools take precedence.
-func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits request.Limits) *apierror.Error {
+func (s *Set) addBuiltins(namespaces []harmony.Namespace, limits request.Limits) *apierror.Error {
 	if len(namespaces) == 0 {
 		return nil
 	}
@@ -248,7 +252,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits request.Lim
 
 	for _, ns := range namespaces {
 		same := func(n harmony.Namespace) bool { return n.Name == ns.Name }
-		if slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
+		if slices.ContainsFunc(s.Namespaces, same) || slices.ContainsFunc(s.Builtins, same) {
 			return apierror.Invalid("tools",
 				"The tool namespace %q has the name of a built-in one. Rename it.", ns.Name)
 		}
@@ -282,7 +286,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits request.Lim
 			}
 		}
 
-		s.builtins = append(s.builtins, seen)
+		s.Builtins = append(s.Builtins, seen)
 		if len(s.byRecipient) > limits.Tools {
 			return apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
 		}
@@ -292,7 +296,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits request.Lim
 
 // each calls visit with the recipient and the parameters of every tool that may be called, in
 // order.
-func (s *toolset) each(offer func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
+func (s *Set) each(offer func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
 	visit := func(recipient string, parameters json.RawMessage) *apierror.Error {
 		if s.withdrawn[s.byRecipient[recipient]] {
 			return nil
@@ -300,7 +304,7 @@ func (s *toolset) each(offer func(recipient string, parameters json.RawMessage) 
 		return offer(recipient, parameters)
 	}
 
-	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
+	for _, list := range [][]harmony.Namespace{s.Namespaces, s.Builtins} {
 		for _, ns := range list {
 			// A namespace that is a tool itself.
 			if len(ns.Tools) == 0 {
@@ -316,4 +320,20 @@ func (s *toolset) each(offer func(recipient string, parameters json.RawMessage) 
 		}
 	}
 	return s.eachJoined(visit)
+}
+
+// keepSchemas keeps the schemas of the tools by which the arguments of calls are checked.
+func (s *Set) keepSchemas() {
+	s.schemas = map[item.ToolName]json.RawMessage{}
+
+	// The parameters are a part of the request's body, which is gone when the model calls.
+	for _, list := range [][]harmony.Namespace{s.Namespaces, s.Builtins} {
+		for _, ns := range list {
+			for _, t := range ns.Tools {
+				if len(t.Parameters) > 0 {
+					s.schemas[s.byRecipient[ns.Name+"."+t.Name]] = slices.Clone(t.Parameters)
+				}
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Prefix is the first items of a conversation, rendered. A turn that begins with a
-// prefix has the same prompt as one with the prefix's items, and costs as much as
+// Prefix has the same prompt as one with the prefix's items, and costs as much as
 // the items that follow. nil is the prefix of no items.
 //
 // A rendered conversation is the sequence of its rendered messages. Later items
@@ -39,7 +40,7 @@ type Prefix struct {
 	// Of the settled items, those of first included.
 	joined []*item.JoinedTools
 	start  conversationStart
-	// Of the rendered items, for [RoutingInfo].
+	// Of the rendered items, for the routing of requests.
 	lastUserText string
 	// Of the rendered items, without reasoning.
 	plain []harmony.Token
@@ -47,7 +48,7 @@ type Prefix struct {
 	answered int
 	// Of the rendered items after the last answer, with reasoning.
 	since []harmony.Token
-	// [Model].History is exact: what of since the model has generated is as it wrote it, and calls have
+	// [request.Model].History is exact: what of since the model has generated is as it wrote it, and calls have
 	// the forms that their ids are marked with.
 	exact bool
 	// What an answer leaves of the rendered items depends on that: a call has a mark, or is as the model
@@ -56,7 +57,7 @@ type Prefix struct {
 	// Of the last summary among the rendered items; 0: there is none.
 	summary diagnosis.Sum
 	// What is kept of the rendered items, and when it was kept on last; 0: it has not been.
-	choices []keptChoice
+	choices []kept.Choice
 	renewed atomic.Int64
 	// The first calls of the choices whose reasoning since has.
 	reasoned map[string]bool
@@ -97,7 +98,7 @@ func (p *Prefix) Bytes() int64 {
 		n += j.Bytes()
 	}
 	for i := range p.choices {
-		n += p.choices[i].bytes()
+		n += p.choices[i].Bytes()
 	}
 	for id := range p.reasoned {
 		n += item.Overhead + len(id)
@@ -139,7 +140,7 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 	decidePhases(items, item.Unphased)
 
 	kept, end, err := settle(ctx, rc, before, items)
-	defer giveRoomBack(rc, &kept)
+	defer kept.GiveRoomBack(rc)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 		return nil, apiErr
 	}
 
-	answered := kept.answered()
+	answered := kept.Answered()
 	next := &Prefix{
 		settled: before.settled + len(settled),
 		exact:   rc.Model.History == request.HistoryExact,
@@ -164,7 +165,7 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 		start:        before.start.with(settled),
 		summary:      before.summary,
 		lastUserText: lastUserText(rc, before.lastUserText, settled),
-		choices:      before.choicesBefore(kept.choices, settled),
+		choices:      before.choicesBefore(kept.Choices, settled),
 		open:         item.Clone(pairs.open),
 		openPast:     pairs.past,
 		pending:      item.Clone(pending),
@@ -182,13 +183,13 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 	var begin opening
 	if before.settled == 0 {
 		begin, _ = cutOpening(settled)
-		_, kept.items = cutOpening(kept.items)
+		_, kept.Items = cutOpening(kept.Items)
 		_, answered = cutOpening(answered)
 		begin.instructions = strings.Clone(begin.instructions)
 		next.first = begin
 	}
 
-	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, kept.items, next.exact)
+	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, kept.Items, next.exact)
 	if apiErr := extendTokens(ctx, rc, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
@@ -199,60 +200,37 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 // those are: what follows can still change.
 func settle(
 	ctx context.Context, rc *request.Context, before *Prefix, items []item.Item,
-) (kept keptItems, end int, err error) {
+) (stored kept.Items, end int, err error) {
 	end = stepEnd(items)
-	if kept, err = withKept(ctx, rc, before, items[:end]); err != nil {
-		return kept, 0, err
+	if stored, err = kept.Read(ctx, rc, before.reasoned, items[:end]); err != nil {
+		return stored, 0, err
 	}
 
 	// What the model wrote in one step is rendered together, though the results of some of its calls
 	// have come.
-	if kept.open != nil {
-		end = kept.open.begin
-		kept.cut()
-	}
+	end = stored.CutOpen(end)
 	if before.settled == 0 && onlyTools(items[:end]) {
 		// The instructions after them stand in the same message.
-		end, kept = 0, keptItems{room: kept.room}
+		end = 0
+		stored.Clear()
 	}
-	return kept, end, nil
+	return stored, end, nil
 }
 
 // choicesBefore returns the choices of the prefix and of the items after it of which prompts have
 // something.
-func (p *Prefix) choicesBefore(choices []keptChoice, items []item.Item) []keptChoice {
-	if p.choices == nil {
-		return choices
-	}
-
-	all := slices.Concat(p.choices, choices)
-	for i := range p.choices {
-		all[i].at = max(all[i].at, p.renewed.Load())
-	}
-	if anyAnswer(items) {
-		lasting := slices.DeleteFunc(all[:len(p.choices)], func(c keptChoice) bool { return !c.lasts() })
-		all = slices.Concat(lasting, choices)
-	}
-	// As many as are read without a prefix.
-	return all[max(0, len(all)-maxKeptSteps):]
+func (p *Prefix) choicesBefore(choices []kept.Choice, items []item.Item) []kept.Choice {
+	return kept.FollowedBy(p.choices, p.renewed.Load(), choices, item.AnyAnswer(items))
 }
-
-// hasReasoning reports whether the prefix has the reasoning of the choice with this first call. The
-// prefix may be nil.
-func (p *Prefix) hasReasoning(first string) bool { return p != nil && p.reasoned[first] }
 
 // reasonedWith returns the first calls of the choices whose reasoning the prefix has, extended by items.
-func (p *Prefix) reasonedWith(kept *keptItems, items []item.Item) map[string]bool {
-	if len(p.reasoned) == 0 || anyAnswer(items) {
-		return kept.reasoned
+func (p *Prefix) reasonedWith(stored *kept.Items, items []item.Item) map[string]bool {
+	if len(p.reasoned) == 0 || item.AnyAnswer(items) {
+		return stored.Reasoned
 	}
 	all := maps.Clone(p.reasoned)
-	maps.Copy(all, kept.reasoned)
+	maps.Copy(all, stored.Reasoned)
 	return all
-}
-
-func anyAnswer(items []item.Item) bool {
-	return slices.ContainsFunc(items, func(i item.Item) bool { return i.IsAnswer() })
 }
 
 // extendTokens sets the tokens of next to those of before followed by messages: as they are shown
@@ -547,3 +525,5 @@ func stepEnd(items []item.Item) int {
 	}
 	return 0
 }
+
+func isWritten(i item.Item) bool { return i.Written != nil }

@@ -1,4 +1,4 @@
-package turn
+package kept
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 // return texts of other names too.
 type textReader func(names []string) (map[string]string, error)
 
-// keptItems are items with what is kept of them.
-type keptItems struct {
-	items []item.Item
+// Items are items with what is kept of them.
+type Items struct {
+	Items []item.Item
 	// What of them an answer turns into what the client has sent.
 	passing []passingStep
 	// The choices for which something is kept.
-	choices []keptChoice
+	Choices []Choice
 	// The first calls of the choices whose reasoning is among the items, or is the client's own.
-	reasoned map[string]bool
+	Reasoned map[string]bool
 	// Where in the original items a step begins whose further calls may come with later items; nil:
 	// there is none.
 	open *openStep
@@ -45,41 +45,53 @@ type passingStep struct {
 	sent       []item.Item
 }
 
-// answered returns the items as they are once an answer follows them, except for reasoning.
-func (k *keptItems) answered() []item.Item {
+// Answered returns the items as they are once an answer follows them, except for reasoning.
+func (k *Items) Answered() []item.Item {
 	if len(k.passing) == 0 {
-		return k.items
+		return k.Items
 	}
 
-	items := make([]item.Item, 0, len(k.items))
+	items := make([]item.Item, 0, len(k.Items))
 	from := 0
 	for _, step := range k.passing {
-		items = append(append(items, k.items[from:step.begin]...), step.sent...)
+		items = append(append(items, k.Items[from:step.begin]...), step.sent...)
 		from = step.end
 	}
-	return append(items, k.items[from:]...)
+	return append(items, k.Items[from:]...)
 }
 
-// cut leaves the step out that is open, and what follows it.
-func (k *keptItems) cut() {
-	k.items, k.choices = k.items[:k.open.items], k.choices[:k.open.choices]
-	delete(k.reasoned, k.open.first)
-	k.passing = slices.DeleteFunc(k.passing, func(s passingStep) bool { return s.begin >= len(k.items) })
+// CutOpen leaves the step out whose further calls may come with later items, and what follows it. It
+// returns where that begins in the original items, of which there are so many.
+func (k *Items) CutOpen(end int) int {
+	if k.open == nil {
+		return end
+	}
+
+	k.Items, k.Choices = k.Items[:k.open.items], k.Choices[:k.open.choices]
+	delete(k.Reasoned, k.open.first)
+	k.passing = slices.DeleteFunc(k.passing, func(s passingStep) bool { return s.begin >= len(k.Items) })
+	return k.open.begin
 }
 
-// withKept returns the items after before with what is kept of their steps. After the last answer steps
+// Clear leaves all items out.
+func (k *Items) Clear() { *k = Items{room: k.room} }
+
+// Read returns the items after before with what is kept of their steps. After the last answer steps
 // are as the model wrote them where they mean the same, else with the reasoning that led to calls where
 // they have none. Of the steps before it those are as the model wrote them that begin with something
 // else than reasoning: the engine has them up to there. Of others nothing is read: the model does not see
-// their reasoning any more, and a prompt must not change when the store drops what it has of them. On an
-// error it returns the items alone.
-func withKept(ctx context.Context, rc *request.Context, before *Prefix, items []item.Item) (keptItems, error) {
+// their reasoning any more, and a prompt must not change when the store drops what it has of them. reasoned
+// are the first calls of the choices whose reasoning precedes the items. On an error it returns the items
+// alone.
+func Read(
+	ctx context.Context, rc *request.Context, reasoned map[string]bool, items []item.Item,
+) (Items, error) {
 	if rc.Memory == nil {
-		return keptItems{items: items}, nil
+		return Items{Items: items}, nil
 	}
 
 	room := 0
-	kept, err := insertKept(rc, before, items, func(names []string) (map[string]string, error) {
+	kept, err := insertKept(rc, reasoned, items, func(names []string) (map[string]string, error) {
 		texts, err := rc.Memory.Texts(ctx, rc.Tenant, names)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // insertKept says what was read
@@ -125,21 +137,23 @@ func affordable(rc *request.Context, texts map[string]string, room *int) map[str
 	return rest
 }
 
-// giveRoomBack gives the memory of items back that have been rendered.
-func giveRoomBack(rc *request.Context, kept *keptItems) {
-	if kept.room > 0 {
-		_ = rc.Room(-kept.room)
-		kept.room = 0
+// GiveRoomBack gives the memory of the items back, which have been rendered.
+func (k *Items) GiveRoomBack(rc *request.Context) {
+	if k.room > 0 {
+		_ = rc.Room(-k.room)
+		k.room = 0
 	}
 }
 
 // insertKept is withKept for any reader.
-func insertKept(rc *request.Context, before *Prefix, items []item.Item, read textReader) (keptItems, error) {
+func insertKept(
+	rc *request.Context, reasoned map[string]bool, items []item.Item, read textReader,
+) (Items, error) {
 	exact := rc.Model.History == request.HistoryExact
 	steps := stepsWithCalls(items, exact)
 	steps = steps[firstKept(len(steps), exact):]
 
-	kept := keptItems{items: items}
+	kept := Items{Items: items}
 	if len(steps) == 0 {
 		return kept, nil
 	}
@@ -151,11 +165,11 @@ func insertKept(rc *request.Context, before *Prefix, items []item.Item, read tex
 		return kept, nil
 	}
 
-	if anyAnswer(items) {
-		before = nil
+	if item.AnyAnswer(items) {
+		reasoned = nil
 	}
-	kept.items = make([]item.Item, 0, len(items)+len(steps))
-	kept.reasoned = map[string]bool{}
+	kept.Items = make([]item.Item, 0, len(items)+len(steps))
+	kept.Reasoned = map[string]bool{}
 	from := 0
 	for i := range steps {
 		// The calls of one choice can have results between them, which look like steps of their own.
@@ -163,27 +177,27 @@ func insertKept(rc *request.Context, before *Prefix, items []item.Item, read tex
 		if step.begin < from {
 			continue
 		}
-		kept.items = append(kept.items, items[from:step.begin]...)
+		kept.Items = append(kept.Items, items[from:step.begin]...)
 
 		if end := insertChoice(rc, &kept, items, step, found); end > step.begin {
 			from = end
 			continue
 		}
 		from = step.begin
-		if !before.hasReasoning(found.first(step)) {
+		if !reasoned[found.first(step)] {
 			from = kept.insertReasoning(items, step, found)
 		}
 	}
-	kept.items = append(kept.items, items[from:]...)
-	kept.choices = found.kept
+	kept.Items = append(kept.Items, items[from:]...)
+	kept.Choices = found.kept
 	return kept, nil
 }
 
 // insertChoice adds the step as the model wrote it, and returns where it ends in the original items; 0: it
 // is not, or not what the model wrote.
-func insertChoice(rc *request.Context, kept *keptItems, items []item.Item, s *step, found *foundTexts) (end int) {
-	place := openStep{begin: s.begin, items: len(kept.items), choices: len(found.kept)}
-	if first := found.first(s); !kept.reasoned[first] {
+func insertChoice(rc *request.Context, kept *Items, items []item.Item, s *step, found *foundTexts) (end int) {
+	place := openStep{begin: s.begin, items: len(kept.Items), choices: len(found.kept)}
+	if first := found.first(s); !kept.Reasoned[first] {
 		place.first = first
 	}
 	choice := found.choice(s)
@@ -199,37 +213,37 @@ func insertChoice(rc *request.Context, kept *keptItems, items []item.Item, s *st
 		return 0
 	}
 
-	kept.items = append(kept.items, same...)
+	kept.Items = append(kept.Items, same...)
 	if !choice.lasts() {
-		kept.passing = append(kept.passing, passingStep{place.items, len(kept.items), items[s.begin:end]})
+		kept.passing = append(kept.passing, passingStep{place.items, len(kept.Items), items[s.begin:end]})
 	}
 	if !s.answered {
-		kept.reasoned[found.first(s)] = true
+		kept.Reasoned[found.first(s)] = true
 	}
 	return end
 }
 
 // insertReasoning adds the reasoning that led to the step where the client has sent none, or the rest of
 // it, and returns where the original items go on.
-func (k *keptItems) insertReasoning(items []item.Item, s *step, found *foundTexts) (from int) {
+func (k *Items) insertReasoning(items []item.Item, s *step, found *foundTexts) (from int) {
 	// The calls of one choice can be several steps here. Its reasoning led to the first of them.
 	first := found.first(s)
 	text, ok := found.reasoning(s)
-	if !ok || k.reasoned[first] {
+	if !ok || k.Reasoned[first] {
 		return s.begin
 	}
-	k.reasoned[first] = true
+	k.Reasoned[first] = true
 
 	sent := items[s.begin:s.end]
 	switch {
 	case !s.reasoned:
-		k.items = append(k.items, item.Item{Kind: item.Reasoning, Text: text})
+		k.Items = append(k.Items, item.Item{Kind: item.Reasoning, Text: text})
 		return s.begin
 	case isRest(joinTexts(reasoningOf(sent), asIs), text):
-		k.items = append(k.items, item.Item{Kind: item.Reasoning, Text: text})
+		k.Items = append(k.Items, item.Item{Kind: item.Reasoning, Text: text})
 		for i := range sent {
 			if sent[i].Kind != item.Reasoning {
-				k.items = append(k.items, sent[i])
+				k.Items = append(k.Items, sent[i])
 			}
 		}
 		return s.end
@@ -268,7 +282,7 @@ type step struct {
 }
 
 // maxKeptSteps bounds the steps for which the store is read: the last ones.
-const maxKeptSteps = 1024
+const maxSteps = 1024
 
 // stepsWithCalls returns the steps that have calls: those after the last answer, or all.
 func stepsWithCalls(items []item.Item, all bool) []step {
@@ -310,9 +324,9 @@ func stepsWithCalls(items []item.Item, all bool) []step {
 // firstKept returns the first of so many steps for which the store is read. Of an exact history many
 // are left out together, because each time the prompt has another beginning.
 func firstKept(steps int, exact bool) int {
-	first := max(0, steps-maxKeptSteps)
+	first := max(0, steps-maxSteps)
 	if exact {
-		const together = maxKeptSteps / 2
+		const together = maxSteps / 2
 		first = (first + together - 1) / together * together
 	}
 	return first
@@ -324,9 +338,9 @@ type foundTexts struct {
 	// By the id of a call that is not the first one of its choice: the first one's.
 	firsts map[string]string
 	// The choices that have been read of the texts, by the names of these; nil: the text is none.
-	choices map[string]*writtenChoice
+	choices map[string]*Written
 	// Of these, when each was kept.
-	kept []keptChoice
+	kept []Choice
 }
 
 // readSteps reads what is kept for the steps. It reads once, and a second time if a client has
@@ -342,7 +356,7 @@ func readSteps(read textReader, steps []step, exact bool) (*foundTexts, error) {
 		return nil, err
 	}
 
-	found := &foundTexts{texts: texts, firsts: map[string]string{}, choices: map[string]*writtenChoice{}}
+	found := &foundTexts{texts: texts, firsts: map[string]string{}, choices: map[string]*Written{}}
 	names = names[:0]
 	for i := range steps {
 		step := &steps[i]
@@ -403,7 +417,7 @@ func (f *foundTexts) first(s *step) string {
 
 // choice returns what the model wrote where it made the step's first call; nil if nothing is kept.
 // A text is read once: a request can name one id many times.
-func (f *foundTexts) choice(s *step) *writtenChoice {
+func (f *foundTexts) choice(s *step) *Written {
 	first := f.first(s)
 	name := lastingKey(first)
 	text, ok := f.texts[name]
@@ -418,10 +432,10 @@ func (f *foundTexts) choice(s *step) *writtenChoice {
 		return choice
 	}
 
-	choice, at, ok := readWrittenChoice(first, text)
+	choice, at, ok := readWritten(first, text)
 	f.choices[name] = choice
 	if ok {
-		f.kept = append(f.kept, keptChoice{calls: choice.calls, at: at, name: name})
+		f.kept = append(f.kept, Choice{calls: choice.calls, at: at, name: name})
 	}
 	return choice
 }

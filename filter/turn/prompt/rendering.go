@@ -1,4 +1,4 @@
-package turn
+package prompt
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (r rendering) append(
 	var long *harmony.LimitError
 	switch {
 	case errors.As(err, &long):
-		return nil, promptTooLong(r.rc, long.AtLeast, "at least ")
+		return nil, TooLong(r.rc, long.AtLeast, "at least ")
 	case ctx.Err() != nil:
 		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
 			"The conversation could not be read in time. Try again, or shorten it.").With(err)
@@ -53,9 +53,9 @@ const codeTooLong = "context_length_exceeded"
 // tooLong reports whether an error says that a prompt is too long.
 func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTooLong }
 
-// promptTooLong returns the error of a prompt with so many tokens; atLeast is "at
+// TooLong returns the error of a prompt with so many tokens; atLeast is "at
 // least " if it was not rendered to its end, else "". Clients parse the message.
-func promptTooLong(rc *request.Context, tokens int, atLeast string) *apierror.Error {
+func TooLong(rc *request.Context, tokens int, atLeast string) *apierror.Error {
 	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
 			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.",

@@ -1,4 +1,4 @@
-package turn
+package toolset
 
 import (
 	"bytes"
@@ -20,11 +20,11 @@ import (
 // grammar, in bytes.
 const maxStrictSchemas = 512 << 10
 
-// narrow returns the choice of a request. If a call is required and the client
+// Narrow returns the choice of a request. If a call is required and the client
 // has tools of its own, only these count: a call of a built-in tool is not the
 // call that such a client waits for.
-func (s *toolset) narrow(choice request.Choice) request.Choice {
-	if !choice.Required || choice.Allowed != nil || len(s.namespaces) == 0 && s.joined == nil || len(s.builtins) == 0 {
+func (s *Set) Narrow(choice request.Choice) request.Choice {
+	if !choice.Required || choice.Allowed != nil || len(s.Namespaces) == 0 && s.joined == nil || len(s.Builtins) == 0 {
 		return choice
 	}
 	for _, t := range s.byRecipient {
@@ -35,10 +35,10 @@ func (s *toolset) narrow(choice request.Choice) request.Choice {
 	return choice
 }
 
-// newSpec returns the spec of a request's output; the zero value allows any
+// NewSpec returns the spec of a request's output; the zero value allows any
 // output.
-func newSpec(
-	rc *request.Context, in *request.Input, choice request.Choice, tools *toolset,
+func NewSpec(
+	rc *request.Context, in *request.Input, choice request.Choice, tools *Set,
 ) (constraint.Spec, *apierror.Error) {
 	spec := constraint.Spec{Required: choice.Required, Parallel: !in.OneCall}
 	if in.Format != nil {
@@ -81,7 +81,7 @@ func newSpec(
 type callable struct {
 	rc    *request.Context
 	in    *request.Input
-	tools *toolset
+	tools *Set
 	// One of the tools must be called.
 	required bool
 	// The only ones that may be called; nil: all.
@@ -107,7 +107,7 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 	}
 	c.names[name] = true
 
-	strict := c.tools.isStrict(c.in, name)
+	strict := c.tools.IsStrict(c.in, name)
 	if strict {
 		if c.strictBytes += len(parameters); c.strictBytes > maxStrictSchemas {
 			return apierror.Invalid("tools",
@@ -137,7 +137,7 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 
 // grammarOf returns the grammar of the arguments of a tool; "" if it has none, or if
 // another definition has replaced the tool.
-func (s *toolset) grammarOf(in *request.Input, recipient string) constraint.Grammar {
+func (s *Set) grammarOf(in *request.Input, recipient string) constraint.Grammar {
 	if s.joined != nil {
 		if _, replaced := s.joined.at[recipient]; replaced {
 			return ""
@@ -199,6 +199,16 @@ func (f *forcedSchemas) schema(
 	return bytes.Clone(parameters), value
 }
 
+// ArgumentsOf returns what arguments of a schema have to be, as far as a grammar can say it; else any
+// JSON object.
+func ArgumentsOf(account *work.Account, schema json.RawMessage) constraint.Value {
+	var forced forcedSchemas
+	if schema, value := forced.schema(account, schema, maxStrictSchemas); schema != nil && account.Err() == nil {
+		return value
+	}
+	return constraint.Value{Schema: constraint.AnyObject}
+}
+
 // objectSchema returns a schema of the objects of a schema; nil if its root has another
 // type, or several. Arguments are objects, so clients leave out that the root is one.
 func objectSchema(schema json.RawMessage) json.RawMessage {
@@ -221,33 +231,4 @@ func parametersPath(name item.ToolName, err error) string {
 		return "." + name.Name + ".parameters" + path
 	}
 	return ""
-}
-
-// laterSpec is the spec of the turns after the first one of a reply.
-type laterSpec struct {
-	// Nil: any output.
-	format   constraint.Format
-	verifier verifier
-}
-
-// newLaterSpec returns the spec of the later turns, in which no call is required any
-// more; nil: it is that of the first turn.
-func newLaterSpec(
-	rc *request.Context, in *request.Input, first *constraint.Spec, tools *toolset,
-) (*laterSpec, *apierror.Error) {
-	if !first.Required {
-		return nil, nil
-	}
-
-	choice := request.Choice{Allowed: in.Choice.Allowed}
-	spec, err := newSpec(rc, in, choice, tools)
-	l := &laterSpec{}
-	if err == nil {
-		l.format = spec.Format(rc.Work)
-	}
-
-	if l.format != nil {
-		l.verifier, err = newVerifier(rc, in, &spec, choice, tools)
-	}
-	return l, err
 }
