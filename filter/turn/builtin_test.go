@@ -115,16 +115,16 @@ func TestReadBuiltins(t *testing.T) {
 		{"code", all, "<|channel|>analysis to=python code<|message|>print(1)\n<|call|>", []string{"call 0 call_1 python., code: print(1)\n."}, nil},
 		{"code without a type", all, " to=python<|channel|>analysis<|message|>{}<|call|>", []string{"call 0 call_1 python., code: {}."}, nil},
 		{"no code", all, "<|channel|>analysis to=python code<|message|><|call|>", []string{"call 0 call_1 python., code: ."}, nil},
-		{"no arguments", all, "<|channel|>analysis to=browser.open code<|message|><|call|>", []string{"call 0 call_1 browser.open, built in: {}."}, map[string]int{repairArguments: 1}},
+		{"no arguments", all, "<|channel|>analysis to=browser.open code<|message|><|call|>", []string{"call 0 call_1 browser.open, built in: {}."}, map[string]int{"empty_arguments": 1}},
 		{"command", all, "<|channel|>analysis to=container.exec code<|message|>{}<|call|>", []string{"call 0 call_1 container.exec, built in: {}."}, nil},
 		{"reasoning between", all, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis to=python code<|message|>b<|call|>", []string{"reasoning: a.", "call 0 call_1 python., code: b."}, nil},
-		{"a function of python", all, "<|channel|>analysis to=python.run code<|message|>a<|call|>", []string{"call 0 call_1 python., code: a."}, map[string]int{repairRecipient: 1}},
-		{"glued type", all, "<|channel|>analysis to=browser.searchcode<|message|>{}<|call|>", []string{"call 0 call_1 browser.search, built in: {}."}, map[string]int{repairRecipient: 1}},
-		{"unknown function", all, "<|channel|>analysis to=browser.click code<|message|>{}<|call|>", []string{"call 0 call_1 .browser_click: {}."}, map[string]int{repairUnknown: 1}},
+		{"a function of python", all, "<|channel|>analysis to=python.run code<|message|>a<|call|>", []string{"call 0 call_1 python., code: a."}, map[string]int{"recipient": 1}},
+		{"glued type", all, "<|channel|>analysis to=browser.searchcode<|message|>{}<|call|>", []string{"call 0 call_1 browser.search, built in: {}."}, map[string]int{"recipient": 1}},
+		{"unknown function", all, "<|channel|>analysis to=browser.click code<|message|>{}<|call|>", []string{"call 0 call_1 .browser_click: {}."}, map[string]int{"unknown_tool": 1}},
 		{"the client's own", both, " to=functions.python_<|channel|>commentary json<|message|>{}<|end|><|start|>assistant to=functions.search<|channel|>commentary json<|message|>{}<|call|>", []string{"call 0 call_1 functions.python: {}.", "call 1 call_2 functions.search: {}."}, nil},
 		{"not the client's own", both, "<|channel|>analysis to=python code<|message|>1<|end|><|start|>assistant<|channel|>analysis to=browser.search code<|message|>{}<|call|>", []string{"call 0 call_1 python., code: 1.", "call 1 call_2 browser.search, built in: {}."}, nil},
-		{"withheld", Input{Builtins: builtins(), NoCalls: true}, "<|channel|>analysis to=python code<|message|>1<|end|><|start|>assistant<|channel|>final<|message|>a<|return|>", []string{"answer: a."}, map[string]int{repairWithheld: 1}},
-		{"not offered", Input{Tools: functions("python")}, "<|channel|>analysis to=python code<|message|>1<|call|>", []string{"call 0 call_1 functions.python: 1."}, map[string]int{repairRecipient: 1, repairInvalid: 1}},
+		{"withheld", Input{Builtins: builtins(), NoCalls: true}, "<|channel|>analysis to=python code<|message|>1<|end|><|start|>assistant<|channel|>final<|message|>a<|return|>", []string{"answer: a."}, map[string]int{"withheld_call": 1}},
+		{"not offered", Input{Tools: functions("python")}, "<|channel|>analysis to=python code<|message|>1<|call|>", []string{"call 0 call_1 functions.python: 1."}, map[string]int{"recipient": 1, "invalid_arguments": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

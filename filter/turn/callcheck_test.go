@@ -10,7 +10,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -26,14 +25,22 @@ var checkedTools = []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmo
 // newCheckedTurn is a turn whose model's arguments are asked for again.
 func newCheckedTurn(t *testing.T, change func(*Input)) *Turn {
 	t.Helper()
+	return newChangedTurn(t, func(_ *RequestContext, in *Input) {
+		if change != nil {
+			change(in)
+		}
+	})
+}
+
+// newChangedTurn is the same of a context and an input that are changed.
+func newChangedTurn(t *testing.T, change func(*RequestContext, *Input)) *Turn {
+	t.Helper()
 	rc, _ := newContext()
 	model := *rc.Model
 	model.ToolArguments = ArgumentsRetry
 	rc.Model = &model
 	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}, Tools: checkedTools, Strict: map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "strict"}: true}}
-	if change != nil {
-		change(in)
-	}
+	change(rc, in)
 	return prepare(t, rc, in)
 }
 
@@ -121,24 +128,19 @@ func TestAskedAgain(t *testing.T) {
 	if held := g.Release(); spell(t, held) != `{"place":` {
 		t.Errorf("cut: %q", spell(t, held))
 	}
-
-	if format := (&callCheck{rules: newCallRules(&toolset.Set{}), rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
-		t.Errorf("without a schema: %v", format)
-	}
 }
 
 // Nothing is checked without tools, by an engine that takes no grammars, and with another
 // setting.
 func TestNotChecked(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Turn){
-		"no calls":    func(t *Turn) { t.noCalls = true },
-		"no grammars": func(t *Turn) { t.rc.Checked = true },
-		"repair":      func(t *Turn) { t.rc.Model.ToolArguments = ArgumentsRepair },
+	for name, change := range map[string]func(*RequestContext, *Input){
+		"no calls":    func(_ *RequestContext, in *Input) { in.NoCalls = true },
+		"no tools":    func(_ *RequestContext, in *Input) { in.Tools = nil },
+		"no grammars": func(rc *RequestContext, _ *Input) { rc.Checked = true },
+		"repair":      func(rc *RequestContext, _ *Input) { rc.Model.ToolArguments = ArgumentsRepair },
 	} {
-		turn := newCheckedTurn(t, nil)
-		change(turn)
-		if turn.NewWatcher() != nil {
+		if newChangedTurn(t, change).NewWatcher() != nil {
 			t.Errorf("%s: calls are checked", name)
 		}
 	}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
@@ -25,13 +24,11 @@ import (
 // Continue does no I/O. It ends with ctx, and can take long: see [Quick].
 func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn, *apierror.Error) {
 	next := *t
-	next.verifier.settled = Undecided
-	next.number++
-	next.fault, next.kept, next.begun = nil, nil, nil
+	next.fault = nil
 
 	// What this turn keeps is there before it is written to the store, and reading it returns no
 	// error. The context that the turn was prepared in has ended.
-	stored := t.kept.Insert(t.rc.Within(ctx), items)
+	stored := t.plan.Kept().Insert(t.rc.Within(ctx), items)
 
 	// The prompt goes on where the model's own message began: the items say what that message was.
 	tokens, completion, err := prompt.Append(ctx, &t.rc, t.Engine.Prompt[:t.completionStart], stored.Items)
@@ -39,21 +36,12 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 		return nil, err
 	}
 	next.completionStart = completion
-	next.diagnosed.next(t.completionStart, tokens)
-
 	call := *t.Engine
 	call.Prompt, call.MaxTokens = tokens, room
 
-	// A call is required in the first turn only.
-	if t.later != nil {
-		call.Constraint = nil
-		if !t.rc.Checked {
-			call.Constraint = t.later.format
-		}
-		next.later, next.verifier = nil, t.later.verifier
-	}
-
 	next.Engine = &call
+	next.diagnosed.next(t.completionStart, &call)
+	next.plan.GoOn(&next.rc, &call, &next.diagnosed)
 	return &next, limitOutput(&t.rc, &call)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -54,8 +55,11 @@ func TestContinue(t *testing.T) {
 		t.Errorf("the constraint is\n%s, want\n%s", format(next), format(want))
 	}
 
-	if next.Engine.MaxTokens != 7 || next.verifier.required {
-		t.Errorf("%d tokens, required %t", next.Engine.MaxTokens, next.verifier.required)
+	_, err = next.NewReader(func(Event) {}).Push(&engine.Chunk{
+		Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>done<|return|>"), Finish: engine.FinishStop,
+	})
+	if next.Engine.MaxTokens != 7 || err != nil {
+		t.Errorf("%d tokens, without a call: %v", next.Engine.MaxTokens, err)
 	}
 
 	last, err := next.Continue(t.Context(), []Item{{Kind: Call, CallID: "call_2", Name: "look", Text: "{}"}, {Kind: Result, CallID: "call_2", Text: "again"}}, 0)

@@ -3,17 +3,21 @@ package turn
 import (
 	"cmp"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// diagnosed is a turn's prompt as it is compared and remembered. The zero value is
-// neither.
+// diagnosed is a turn's prompt as it is compared and remembered. The zero value is neither. It listens to
+// what comes of the model call.
 type diagnosed struct {
+	// Where prompts are remembered.
+	prompts request.Prompts
+	// Of the turn.
+	call *engine.Request
+
 	// Of the reply's first turn; nil: prompts are not compared.
 	found *request.Diagnosis
 	// In that turn, what found points to.
@@ -34,6 +38,7 @@ func (t *Turn) diagnose(conversation *prompt.Conversation, rendered *prompt.Prom
 		return
 	}
 
+	compared.prompts = rc.Prompts
 	compared.first.Cached = engine.Unknown
 	compared.found, compared.reply = &compared.first, in.Replies.Own
 	compared.session = diagnosis.Session{Tenant: rc.Tenant, Key: t.affinity.Session}
@@ -56,9 +61,10 @@ func (t *Turn) diagnose(conversation *prompt.Conversation, rendered *prompt.Prom
 }
 
 // next is for the reply's next turn, whose prompt begins with the same tokens.
-func (d *diagnosed) next(same int, prompt []harmony.Token) {
+func (d *diagnosed) next(same int, call *engine.Request) {
+	d.call = call
 	if d.found != nil {
-		d.print, d.later, d.kept = d.print.Extend(same, prompt), true, false
+		d.print, d.later, d.kept = d.print.Extend(same, call.Prompt), true, false
 	}
 }
 
@@ -71,40 +77,36 @@ func (t *Turn) Diagnosis() *request.Diagnosis {
 	return t.diagnosed.found
 }
 
-// keepPrompt remembers the prompt, once: an engine has begun to answer it.
-func (t *Turn) keepPrompt() {
-	if d := &t.diagnosed; d.found != nil && !d.kept {
+// Began remembers the prompt, once: an engine has begun to answer it.
+func (d *diagnosed) Began() {
+	if d.found != nil && !d.kept {
 		d.kept = true
-		t.rc.Prompts.Keep(d.session, d.reply, d.print)
+		d.prompts.Keep(d.session, d.reply, d.print)
 	}
 }
 
-// keepOutput adds what the model has written to the prompt that is remembered: the tokens that the
-// choice has collected, whose calls the client answers next. respells says that later prompts do
-// not have them as they are.
-func (t *Turn) keepOutput(written []harmony.Token, respells bool) {
+// Wrote adds what the model has written to the prompt that is remembered: the client answers its calls next.
+func (d *diagnosed) Wrote(tokens []harmony.Token, respelled bool) {
 	// Of several choices, which one the client goes on with is not known.
-	d := &t.diagnosed
-	if d.found == nil || len(written) == 0 || t.Engine.N > 1 {
+	if d.found == nil || d.call.N > 1 {
 		return
 	}
 
-	followed := d.print.Followed(t.Engine.Prompt, withoutEnd(written)[len(t.begunMessage()):], respells)
-	if t.rc.Prompts.Followed(d.session, d.print, followed) {
+	followed := d.print.Followed(d.call.Prompt, tokens, respelled)
+	if d.prompts.Followed(d.session, d.print, followed) {
 		d.print = followed
 	}
 }
 
 // Cached notes what the engine reports of the prompt.
-func (r *Reader) Cached(u *engine.Usage) {
-	d := &r.turn.diagnosed
+func (d *diagnosed) Cached(usage *engine.Usage) {
 	if d.found == nil {
 		return
 	}
 
-	r.turn.keepPrompt()
-	r.turn.rc.Prompts.Answered(d.session, d.print, u.Replica)
+	d.Began()
+	d.prompts.Answered(d.session, d.print, usage.Replica)
 	if !d.later {
-		d.found.Cached, d.found.Replica = u.CachedTokens, u.Replica
+		d.found.Cached, d.found.Replica = usage.CachedTokens, usage.Replica
 	}
 }

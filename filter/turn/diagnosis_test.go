@@ -480,21 +480,21 @@ func TestDiagnosisOfTwoOutputs(t *testing.T) {
 	several := *in
 	several.Engine.N = 2
 
-	for name, play := range map[string]func(*RequestContext) *Reader{
-		"one after the other": func(rc *RequestContext) *Reader {
+	for name, play := range map[string]func(*RequestContext) *reading{
+		"one after the other": func(rc *RequestContext) *reading {
 			_, r := play(t, prepare(t, rc, in), output("first"), engine.FinishStop)
 			play(t, prepare(t, rc, &again), output("second"), engine.FinishStop)
 			return r
 		},
-		"at once": func(rc *RequestContext) *Reader {
+		"at once": func(rc *RequestContext) *reading {
 			one, two := prepare(t, rc, in), prepare(t, rc, &again)
-			one.keepPrompt()
-			two.keepPrompt()
+			one.diagnosed.Began()
+			two.diagnosed.Began()
 			_, r := play(t, one, output("first"), engine.FinishStop)
 			play(t, two, output("second"), engine.FinishStop)
 			return r
 		},
-		"several choices": func(rc *RequestContext) *Reader {
+		"several choices": func(rc *RequestContext) *reading {
 			turn := prepare(t, rc, &several)
 			_, r := play(t, turn, output("first"), engine.FinishStop)
 			play(t, turn, output("second"), engine.FinishStop)

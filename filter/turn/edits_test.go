@@ -112,7 +112,7 @@ func playStep(t *testing.T, rng *rand.Rand, turn *Turn, calls *int) playedStep {
 	}
 
 	output := encodeOddly(rng, strings.TrimPrefix(text.String(), "<|start|>assistant"))
-	step.tokens = slices.Concat(begunMessage, output)
+	step.tokens = slices.Concat(startOfReply, output)
 	made := readTokens(t, turn, output, engine.FinishStop).calls
 	step.made = map[string][]string{}
 	for i := range step.results {
@@ -368,7 +368,7 @@ func expectedPrompt(t *testing.T, canonical *RequestContext, tools []harmony.Nam
 	items := []Item{userHi}
 	rendered := func() []harmony.Token {
 		prompt := prepare(t, canonical, &Input{Items: items, Tools: tools}).Engine.Prompt
-		return prompt[:len(prompt)-len(begunMessage)]
+		return prompt[:len(prompt)-len(startOfReply)]
 	}
 
 	before := rendered()
@@ -394,7 +394,7 @@ func expectedPrompt(t *testing.T, canonical *RequestContext, tools []harmony.Nam
 		}
 		before = after
 	}
-	return append(want, begunMessage...)
+	return append(want, startOfReply...)
 }
 
 // lastMessages returns the last n messages of tokens.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -70,8 +71,8 @@ func TestEfforts(t *testing.T) {
 				if prompt := spell(t, turn.Engine.Prompt); !strings.Contains(prompt, "Reasoning: "+string(head)+"\n") {
 					t.Errorf("%s: the prompt does not say %s:\n%s", setting, head, prompt)
 				}
-				if setting == EffortKeepPrefix && turn.watching.reasoning != c.budget {
-					t.Errorf("a budget of %d, not %d", turn.watching.reasoning, c.budget)
+				if got := budgetOf(turn); setting == EffortKeepPrefix && got != c.budget {
+					t.Errorf("a budget of %d, not %d", got, c.budget)
 				}
 				if in.Hides() != c.hidden {
 					t.Errorf("hidden: %v", in.Hides())
@@ -79,6 +80,23 @@ func TestEfforts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// budgetOf returns how many tokens of reasoning a turn may have; [Unlimited] if they are more than any test's.
+func budgetOf(turn *Turn) int {
+	watcher := turn.NewWatcher()
+	if watcher == nil {
+		return Unlimited
+	}
+
+	watcher.Push(harmony.AppendEncodeSpecial(nil, "<|channel|>analysis<|message|>"))
+	word := harmony.AppendEncode(nil, " word")
+	for n := range 1 << 14 {
+		if _, why := watcher.Push(word); why == output.BudgetUsed {
+			return n
+		}
+	}
+	return Unlimited
 }
 
 // TestEffortUpdatesWith requires that a conversation has the same efforts in whatever pieces it

@@ -53,7 +53,7 @@ func TestAnswersDropReasoningAlone(t *testing.T) {
 				turn := prepare(t, rc, &in)
 				check(turn)
 				step := playStep(t, rng, turn, &calls)
-				computed = slices.Concat(turn.Engine.Prompt[:len(turn.Engine.Prompt)-len(begunMessage)], step.tokens[:len(step.tokens)-1])
+				computed = slices.Concat(turn.Engine.Prompt[:len(turn.Engine.Prompt)-len(startOfReply)], step.tokens[:len(step.tokens)-1])
 				for range rng.IntN(3) {
 					rewrites[rng.IntN(len(rewrites))](rng, &step)
 				}
@@ -105,7 +105,7 @@ func TestFinishedStepsRenewed(t *testing.T) {
 		}
 		clock.Time = clock.Add(rc.KeptTTL * 3 / 4)
 		for _, in := range []Input{in, {Before: p, Items: in.Items[4:], Tools: in.Tools}} {
-			if got := prepare(t, rc, &in).due.Choices; len(got) != due {
+			if got := prepare(t, rc, &in).plan.Due.Choices; len(got) != due {
 				t.Errorf("%s: %v is due", output, got)
 			}
 		}

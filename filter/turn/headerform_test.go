@@ -89,7 +89,7 @@ func TestHeaderForms(t *testing.T) {
 		begun := in
 		begun.Items = plain.Items[:3]
 		ended, open := prepare(t, rc, &plain).Engine.Prompt, prepare(t, rc, &begun).Engine.Prompt
-		open = open[:len(open)-len(begunMessage)]
+		open = open[:len(open)-len(startOfReply)]
 		if begins := slices.Equal(ended[:min(len(ended), len(open))], open); begins == call.Builtin {
 			t.Errorf("%s: after the answer the prompt is\n%s\nbefore it\n%s", header, spell(t, ended), spell(t, open))
 		}

@@ -22,7 +22,7 @@ func TestHeld(t *testing.T) {
 		two      = `{"tool_uses":[{"recipient_name":"functions.f","parameters":{"a": 1}},{"recipient_name":"docs.read","parameters":{}}]}`
 	)
 
-	long := strings.Repeat("word ", maxHeld/5+1)
+	long := strings.Repeat("word ", (256<<10)/5+1)
 	tools := append(functions("f", "g"), harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}})
 	all := Input{Tools: tools, Builtins: builtins()}
 
@@ -36,7 +36,7 @@ func TestHeld(t *testing.T) {
 		{"preamble in JSON", all, `<|channel|>commentary<|message|>{"a":1}<|end|>`, []string{`preamble: {"a":1}`}},
 		{"arguments behind white space", all, "<|channel|>commentary<|message|>\n {\"a\":1}<|call|>", []string{"call .unknown: \n {\"a\":1}"}},
 		{"preamble behind white space", all, "<|channel|>commentary<|message|>\n Hi {<|call|>", []string{"preamble: \n Hi {"}},
-		{"arguments behind too much white space", all, "<|channel|>commentary<|message|>" + strings.Repeat(" ", maxBlank+1) + `{"a":1}<|call|>`, []string{"preamble: " + strings.Repeat(" ", maxBlank+1) + `{"a":1}`}},
+		{"arguments behind too much white space", all, "<|channel|>commentary<|message|>" + strings.Repeat(" ", 256+1) + `{"a":1}<|call|>`, []string{"preamble: " + strings.Repeat(" ", 256+1) + `{"a":1}`}},
 		{"arguments that are too long", all, `<|channel|>commentary<|message|>{"a":"` + long + `"}<|call|>`, []string{`preamble: {"a":"` + long + `"}`}},
 		{"on final, too long", all, `<|channel|>final to=nope<|message|>` + long + `<|call|>`, []string{"answer: " + long}},
 		{"several, too long", all, parallel + strings.Replace(two, `{"a": 1}`, `{"a":"`+long+`"}`, 1) + "<|call|>", []string{"call .multi_tool_use_parallel: " + strings.Replace(two, `{"a": 1}`, `{"a":"`+long+`"}`, 1)}},
@@ -143,7 +143,7 @@ func TestParallelExcluded(t *testing.T) {
 		}
 	})
 	_, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, output), Finish: engine.FinishStop})
-	if err == nil || err.Code != codeViolation || r.Finish() != item.FinishError {
+	if err == nil || err.Code != "constraint_not_kept" || r.Finish() != item.FinishError {
 		t.Errorf("%v, ended by %s", err, r.Finish())
 	}
 	if want := []string{"f", `f{"a":1}`, "f"}; !slices.Equal(lines, want) {

@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -143,7 +144,7 @@ func TestJoinedToolsVerified(t *testing.T) {
 	item.Tools.Strict = map[ToolName]bool{{Namespace: "mcp.docs", Name: "read"}: true}
 	for _, required := range []bool{false, true} {
 		turn := prepare(t, newChecked(), &Input{Items: []Item{userHi, item, userHi}, Choice: Choice{Required: required}})
-		for arguments, want := range map[string]Verdict{`{"id":"a"}`: Passed, `{"id":1}`: Unkept} {
+		for arguments, want := range map[string]Verdict{`{"id":"a"}`: output.Passed, `{"id":1}`: Unkept} {
 			check := turn.NewCheck()
 			if check == nil {
 				t.Fatalf("required %t: the reply is not checked", required)

@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 )
@@ -178,3 +179,51 @@ type Prefix = prompt.Prefix
 func Extend(ctx context.Context, rc *RequestContext, before *Prefix, items []Item) (*Prefix, error) {
 	return prompt.Extend(ctx, rc, before, items)
 }
+
+type (
+	// Reader turns the tokens of one choice into events.
+	Reader = output.Reader
+	// StopMatch is the stop condition of the client that ended a choice.
+	StopMatch = output.StopMatch
+	// Watcher finds where the model has to be interrupted.
+	Watcher = output.Watcher
+	// Interruption is why the model is interrupted.
+	Interruption = output.Interruption
+	// Check verifies the answer to a model call before the client is sent any of it.
+	Check = output.Check
+	// Verdict is the result of a [Check] so far.
+	Verdict = output.Verdict
+	// Unwrapper finds the text of a custom tool's call in the call's arguments.
+	Unwrapper = output.Unwrapper
+)
+
+// The interruptions that are not for reasoning.
+const (
+	NotInterrupted = output.NotInterrupted
+	InvalidCall    = output.InvalidCall
+)
+
+// The verdicts of a [Check] that have consequences.
+const (
+	Undecided = output.Undecided
+	Complete  = output.Complete
+	Unkept    = output.Unkept
+	Unchecked = output.Unchecked
+)
+
+// MaxLogprobs is the most log probabilities that are collected for a choice, in bytes of their JSON.
+const MaxLogprobs = output.MaxLogprobs
+
+// LogprobsTooLarge returns the error for log probabilities above [MaxLogprobs] in a reply that is one object.
+// param is the request field that asks for them, limit the one that limits the output.
+func LogprobsTooLarge(param, limit string) *apierror.Error {
+	return output.LogprobsTooLarge(param, limit)
+}
+
+// AppendLogprobs appends OpenAI's entry for each token, followed by a comma.
+func AppendLogprobs(dst []byte, logprobs []item.Logprob) []byte {
+	return output.AppendLogprobs(dst, logprobs)
+}
+
+// AppendLogprobsArray appends the array of the entries that [AppendLogprobs] made.
+func AppendLogprobsArray(dst, entries []byte) []byte { return output.AppendLogprobsArray(dst, entries) }

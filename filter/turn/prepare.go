@@ -6,11 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -23,7 +24,7 @@ import (
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
 func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn, *apierror.Error) {
-	turn := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	turn := &Turn{rc: *rc}
 	turn.rc.Work = rc.Work.Within(ctx)
 
 	// From here on rc is the turn's own copy, whose work ends with this context.
@@ -45,23 +46,18 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	if err != nil {
 		return nil, err
 	}
-	later, err := newLaterSpec(rc, in, &spec, tools)
-	if err != nil {
+	plan := output.NewPlan(rc, in, tools)
+	if err := plan.VerifyLater(in, &spec); err != nil {
 		return nil, err
 	}
 
-	turn.later, turn.tools = later, tools
-	if rc.Model.ToolArguments == request.ArgumentsRetry {
-		turn.calls = newCallRules(tools)
-	}
-	turn.stops = newStops(in.Stop)
 	turn.routing = routingOf(rc, &conversation)
 	turn.affinity = affinityOf(rc, &conversation)
 	rendered, err := conversation.Render(ctx, rc, tools)
 	if err != nil {
 		return nil, err
 	}
-	turn.take(&rendered)
+	turn.fault, turn.completionStart = rendered.Fault, rendered.Completion
 
 	tools.DropDefinitions()
 	turn.diagnose(&conversation, &rendered)
@@ -82,27 +78,23 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	if in.Format != nil {
 		turn.constraintParam = in.Format.Path
 	}
-	turn.watching = newWatchRules(rc, in)
 
+	plan.Call, plan.Listener, plan.Diagnosis = turn.Engine, &turn.diagnosed, turn.diagnosed.found
+	plan.Header, plan.Begun, plan.Due = rendered.Header, rendered.Begun, rendered.Due
 	// Where any output is valid there is nothing to verify.
 	if format != nil {
-		if turn.verifier, err = newVerifier(rc, in, &spec, choice, tools); err != nil {
+		if err := plan.Verify(in, &spec, choice); err != nil {
 			return nil, err
 		}
 	}
+	turn.plan = plan
+	turn.diagnosed.call = turn.Engine
 
 	// Work that was refused on the way may have been done without, in silence.
 	if err := rc.WorkRefused(""); err != nil {
 		return nil, err
 	}
 	return turn, nil
-}
-
-// take takes over what the turn needs of its prompt, beside the tokens.
-func (t *Turn) take(rendered *prompt.Prompt) {
-	t.fault, t.due = rendered.Fault, rendered.Due
-	t.prefix, t.begun = rendered.Header, rendered.Begun
-	t.completionStart = rendered.Completion
 }
 
 // engineRequest returns the model call for a prompt; format is the constraint of

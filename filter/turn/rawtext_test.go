@@ -149,11 +149,9 @@ func TestRawTextIsNotAskedAgain(t *testing.T) {
 	}}}}}
 	turn := prepare(t, rc, in)
 	for contentType, passes := range map[string]bool{"code": true, "": true, "json": false} {
-		check := callCheck{rules: turn.calls, rc: rc}
-		check.begin(&harmony.Header{Role: harmony.RoleAssistant, Recipient: "functions.run", Channel: "commentary", ContentType: contentType})
-		check.add([]byte("x = [1]"))
-		if check.passes() != passes {
-			t.Errorf("%q: passes %v", contentType, !passes)
+		call := "<|channel|>commentary to=functions.run " + contentType + "<|message|>x = [1]<|call|>"
+		if _, why := turn.NewWatcher().Push(harmony.AppendEncodeSpecial(nil, call)); (why == NotInterrupted) != passes {
+			t.Errorf("%q: %q", contentType, why)
 		}
 	}
 }

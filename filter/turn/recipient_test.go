@@ -131,17 +131,21 @@ func TestDamagedCalls(t *testing.T) {
 		rc, _ := newContext()
 		in := Input{Items: []Item{userHi}, Builtins: builtins()[:1], Tools: append(functions(names...), harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}})}
 		turn := prepare(t, rc, &in)
+		tools, err := toolset.New(rc, &in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		offers := toolsOf(&in)
 
 		for range 1000 {
-			meant, right := pickTool(r, turn.tools, offers)
+			meant, right := pickTool(r, tools, offers)
 			to := right
 
 			for range r.IntN(4) {
 				kind := r.IntN(len(damages))
 				to = damages[kind](r, to)
 				// What is cut, or has a letter more, can be another tool's name.
-				other, found := turn.tools.Resolve(to)
+				other, found := tools.Resolve(to)
 				if found == toolset.Offered || found == toolset.Respelled && (kind >= firstCut || isSpelled(other, strings.ToLower(to))) {
 					meant = other
 				}

@@ -53,7 +53,7 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 	if request.Priority != nil {
 		w = w.Int("priority", int64(*request.Priority))
 	}
-	w = appendStrings(w.Key("stop"), t.stops.texts)
+	w = appendStrings(w.Key("stop"), t.plan.Stops())
 	w = appendStrings(w.Key("ignored"), ignored)
 	return w.Close(), nil
 }

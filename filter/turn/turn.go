@@ -12,9 +12,11 @@
 // the client sees them, and a [Check] decides whether the output is what the request demands,
 // for engines that cannot enforce it.
 //
-// The package is the door to rooms: package item has what a conversation and a reply consist of, package
-// request a request as data. Their names that others need are names of this package too. What all APIs
-// have in their bodies is read by package fields, which fills the Input.
+// The package is the door to rooms, each of which knows only those before it: package item has what a
+// conversation and a reply consist of, request a request as data, toolset the tools of one, kept what the
+// model wrote in the store, prompt makes tokens of conversations, and output events of tokens. Their names
+// that others need are names of this package too. What all APIs have in their bodies is read by package
+// fields, which fills the Input.
 //
 // The package knows Harmony, and what gpt-oss was trained to do. It knows no JSON of a request, and no
 // connection: what it reads from the store it reads through [Memory], in Prepare alone. A Turn and its
@@ -23,56 +25,68 @@ package turn
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Turn is a prepared turn. It is used by one goroutine.
-//
-// It is large because what Prepare finds out is kept for readers, checks and later turns.
 type Turn struct {
 	// Engine is the turn's model call.
 	Engine *engine.Request
 
 	// Of the request.
-	rc       request.Context
-	fault    error
-	affinity Affinity
-	routing  RoutingInfo
-
+	rc              request.Context
+	fault           error
+	affinity        Affinity
+	routing         RoutingInfo
 	constraintParam string
 
-	// What the output is read with.
-
-	tools    *toolset.Set
-	calls    *callRules
-	noCalls  bool
-	oneCall  bool
-	stops    stops
-	keepStop bool
-	verifier verifier
-	watching watchRules
-	// Of the following turns; nil: they have the same spec.
-	later *laterSpec
-	// The header of the message that the reply continues, for the parser, and all of the message
-	// that the prompt has.
-	prefix []harmony.Token
-	begun  []harmony.Token
-
-	// What the turn is within its reply.
-
-	// Of the turn in its reply, from 0.
-	number int
+	// How the output is read.
+	plan output.Plan
 	// Where in the prompt the model's own message begins.
 	completionStart int
-	// What the turn's choice keeps; nil while it goes on, and if it keeps nothing.
-	kept *kept.Keep
-	// What earlier choices have kept, and is due to be kept on.
-	due kept.Renewal
 	// How the prompt is compared with earlier ones.
 	diagnosed diagnosed
+}
+
+// NewReader returns the reader of one choice. It calls emit with each event, from
+// Push and Close.
+func (t *Turn) NewReader(emit func(item.Event)) *output.Reader { return t.plan.NewReader(emit) }
+
+// NewWatcher returns the watcher of one choice; nil if the model is never interrupted. A nil
+// Turn has none.
+func (t *Turn) NewWatcher() *output.Watcher {
+	if t == nil {
+		return nil
+	}
+	return t.plan.NewWatcher()
+}
+
+// NewCheck begins a check; nil if any output is valid, or the engine enforces the
+// spec. A nil Turn has nothing to check.
+func (t *Turn) NewCheck() *output.Check {
+	if t == nil {
+		return nil
+	}
+	return t.plan.NewCheck()
+}
+
+// Budgeted reports whether the turn's reasoning or its repetitions have bounds.
+func (t *Turn) Budgeted() bool { return t != nil && t.plan.Budgeted() }
+
+// HasCall reports whether a choice's output so far has a complete tool call, which a
+// client may have begun to execute.
+func (t *Turn) HasCall(written []harmony.Token) bool { return t.plan.HasCall(written) }
+
+// Kept is how many of the bytes that were reserved for the turn are kept until the reply has
+// ended. A nil Turn keeps none.
+func (t *Turn) Kept() int {
+	if t == nil {
+		return 0
+	}
+	return t.plan.Reserved()
 }
 
 // PromptTokens returns how many tokens the prompt has, for the usage of a reply.

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -72,8 +71,14 @@ func promptText(t testing.TB, rc *RequestContext, in *Input) string {
 	return rest
 }
 
+// reading is a reader with the calls that it has reported.
+type reading struct {
+	*Reader
+	calls []*CalledTool
+}
+
 // play reads a model's output as readOutput does, and does what it leaves to keep.
-func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *Reader) {
+func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *reading) {
 	t.Helper()
 	lines, r := readOutput(t, turn, text, finish)
 	if k := r.Kept(); k != nil {
@@ -86,14 +91,16 @@ func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string
 
 // readOutput reads a model's output and returns the events as lines, with the
 // deltas of a part joined.
-func readOutput(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *Reader) {
+func readOutput(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *reading) {
 	t.Helper()
 	var lines []string
-	r := turn.NewReader(func(e Event) {
+	r := &reading{}
+	r.Reader = turn.NewReader(func(e Event) {
 		switch e.Step {
 		case Start:
 			line := e.Kind.String() + ": "
 			if e.Call != nil {
+				r.calls = append(r.calls, e.Call)
 				what := ""
 				if e.Call.IsCode() {
 					what = ", code"
@@ -345,22 +352,6 @@ func TestReasoningKeptOnce(t *testing.T) {
 		if !strings.Contains(promptText(t, rc, &Input{Items: items}), reasoning) {
 			t.Errorf("%s does not find its reasoning", id)
 		}
-	}
-}
-
-// TestLongReasoningKept shows that the beginning of reasoning beyond the bound is
-// kept, without gaps.
-func TestLongReasoningKept(t *testing.T) {
-	t.Parallel()
-	rc, _ := newContext()
-	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
-	r := turn.NewReader(func(Event) {})
-	r.part.kind = Reasoning
-	for _, piece := range []string{strings.Repeat("a", kept.MaxBytes-4), "long piece", "b"} {
-		r.text([]byte(piece))
-	}
-	if got := string(r.reasoning.text); got != strings.Repeat("a", kept.MaxBytes-4) {
-		t.Errorf("kept %d bytes that end in %q", len(got), got[len(got)-4:])
 	}
 }
 

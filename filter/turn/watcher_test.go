@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -39,20 +40,20 @@ func TestWatcher(t *testing.T) {
 		why  Interruption
 	}{
 		"within":           {ReasoningLimits{}, budget(3), reasons + "a b c<|end|><|start|>assistant<|channel|>final<|message|>many words of an answer<|return|>", "", NotInterrupted},
-		"beyond":           {ReasoningLimits{}, budget(3), reasons + "a b c d", reasons + "a b c", BudgetUsed},
-		"none at all":      {ReasoningLimits{}, budget(0), reasons + "a b", reasons, BudgetUsed},
-		"of the model":     {ReasoningLimits{Budget: 2}, budget(3), reasons + "a b c d", reasons + "a b", BudgetUsed},
-		"no limit":         {ReasoningLimits{Budget: 2}, budget(Unlimited), reasons + "a b c d", reasons + "a b", BudgetUsed},
-		"of the effort":    {ReasoningLimits{Budget: 9, ByEffort: map[harmony.Effort]int{harmony.EffortMedium: 1, harmony.EffortHigh: 3}}, nil, reasons + "a b c d", reasons + "a", BudgetUsed},
-		"of all reasoning": {ReasoningLimits{}, budget(3), reasons + "a b<|end|><|start|>assistant" + reasons + "c d", reasons + "a b<|end|><|start|>assistant" + reasons + "c", BudgetUsed},
-		"whole characters": {ReasoningLimits{}, budget(2), reasons + "a🦙🦙 b", reasons + "a🦙", BudgetUsed},
+		"beyond":           {ReasoningLimits{}, budget(3), reasons + "a b c d", reasons + "a b c", output.BudgetUsed},
+		"none at all":      {ReasoningLimits{}, budget(0), reasons + "a b", reasons, output.BudgetUsed},
+		"of the model":     {ReasoningLimits{Budget: 2}, budget(3), reasons + "a b c d", reasons + "a b", output.BudgetUsed},
+		"no limit":         {ReasoningLimits{Budget: 2}, budget(Unlimited), reasons + "a b c d", reasons + "a b", output.BudgetUsed},
+		"of the effort":    {ReasoningLimits{Budget: 9, ByEffort: map[harmony.Effort]int{harmony.EffortMedium: 1, harmony.EffortHigh: 3}}, nil, reasons + "a b c d", reasons + "a", output.BudgetUsed},
+		"of all reasoning": {ReasoningLimits{}, budget(3), reasons + "a b<|end|><|start|>assistant" + reasons + "c d", reasons + "a b<|end|><|start|>assistant" + reasons + "c", output.BudgetUsed},
+		"whole characters": {ReasoningLimits{}, budget(2), reasons + "a🦙🦙 b", reasons + "a🦙", output.BudgetUsed},
 		"not of a call":    {ReasoningLimits{}, budget(1), "<|channel|>analysis to=python code<|message|>print(1, 2, 3)<|call|>", "", NotInterrupted},
 		"not of an answer": {ReasoningLimits{}, budget(1), "<|channel|>final<|message|>a b c d<|return|>", "", NotInterrupted},
-		"reserve":          {ReasoningLimits{ReserveFinal: 10}, func(in *Input) { in.Engine.MaxTokens = 20 }, long, reasons + strings.Repeat(" word", 7), ReserveReached},
-		"half at most":     {ReasoningLimits{ReserveFinal: 1000}, func(in *Input) { in.Engine.MaxTokens = 20 }, long, reasons + strings.Repeat(" word", 7), ReserveReached},
-		"repetition":       {ReasoningLimits{MaxRepeats: 20}, nil, reasons + strings.Repeat(" once more", 60), reasons + strings.Repeat(" once more", 31) + " once more", Repetition},
+		"reserve":          {ReasoningLimits{ReserveFinal: 10}, func(in *Input) { in.Engine.MaxTokens = 20 }, long, reasons + strings.Repeat(" word", 7), output.ReserveReached},
+		"half at most":     {ReasoningLimits{ReserveFinal: 1000}, func(in *Input) { in.Engine.MaxTokens = 20 }, long, reasons + strings.Repeat(" word", 7), output.ReserveReached},
+		"repetition":       {ReasoningLimits{MaxRepeats: 20}, nil, reasons + strings.Repeat(" once more", 60), reasons + strings.Repeat(" once more", 31) + " once more", output.Repetition},
 		"few repetitions":  {ReasoningLimits{MaxRepeats: 60}, nil, long[:len(reasons)+5*50] + "<|end|>", "", NotInterrupted},
-		"of messages":      {ReasoningLimits{MaxRepeats: 3}, nil, strings.Repeat("<|channel|>analysis<|message|>I have to look at that.<|end|><|start|>assistant", 9), "*", Repetition},
+		"of messages":      {ReasoningLimits{MaxRepeats: 3}, nil, strings.Repeat("<|channel|>analysis<|message|>I have to look at that.<|end|><|start|>assistant", 9), "*", output.Repetition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +81,7 @@ func TestWatcher(t *testing.T) {
 					want = kept
 				}
 
-				if why != c.why || kept != want && why != Repetition {
+				if why != c.why || kept != want && why != output.Repetition {
 					t.Fatalf("%q behind %d tokens, want %q behind %d: %q", why, kept, c.why, want, spell(t, all[:kept]))
 				}
 			}
@@ -97,7 +98,7 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 
 	// All calls are valid, many are long, and some come again.
-	output := func() []harmony.Token {
+	out := func() []harmony.Token {
 		text := ""
 		for range 2 + random.IntN(6) {
 			switch random.IntN(3) {
@@ -113,6 +114,8 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 	// play returns the output that there is where the model is interrupted. disturbed loses calls
 	// while arguments are held back, and has arguments that are asked for again.
 	play := func(g *Watcher, all []harmony.Token, disturbed bool) (got []harmony.Token, why Interruption) {
+		// Where arguments were asked for again last.
+		askedAt := -1
 		for n, drops := 0, 0; n < len(all) && why == NotInterrupted; {
 			var kept []harmony.Token
 			size := 1 + random.IntN(min(40, len(all)-n))
@@ -125,7 +128,8 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 			drops++
 			g.Lost(got)
 			n = len(got)
-			if g.call.state != callHeld || random.IntN(2) == 0 {
+			// Arguments that were asked for again pass, whatever they are.
+			if askedAt == n || random.IntN(2) == 0 {
 				continue
 			}
 			kept, invalid := g.Push(harmony.AppendEncodeSpecial(nil, "[1, 2, 3]<|call|>"))
@@ -133,6 +137,7 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 				t.Fatalf("%d tokens are kept of an invalid call: %q", len(kept), invalid)
 			}
 			g.Again(got)
+			askedAt = n
 		}
 		return got, why
 	}
@@ -141,12 +146,13 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 	for range 300 {
 		limits := ReasoningLimits{Budget: random.IntN(60), ReserveFinal: random.IntN(200), MaxRepeats: 2 * random.IntN(3)}
 		watched := func() *Watcher {
-			turn := newCheckedTurn(t, func(in *Input) { in.Engine.MaxTokens = 400 })
-			turn.watching = newWatchRules(&RequestContext{Env: turn.rc.Env, Model: &Model{Reasoning: limits}}, &Input{})
-			return turn.NewWatcher()
+			return newChangedTurn(t, func(rc *RequestContext, in *Input) {
+				rc.Model.Reasoning = limits
+				in.Engine.MaxTokens = 400
+			}).NewWatcher()
 		}
 
-		all := output()
+		all := out()
 		want, wantWhy := play(watched(), all, false)
 		got, why := play(watched(), all, true)
 		if why != wantWhy || !slices.Equal(got, want) {
@@ -155,7 +161,7 @@ func TestDroppedTokensDoNotCount(t *testing.T) {
 		found[why]++
 	}
 
-	for _, why := range []Interruption{NotInterrupted, BudgetUsed, ReserveReached, Repetition} {
+	for _, why := range []Interruption{NotInterrupted, output.BudgetUsed, output.ReserveReached, output.Repetition} {
 		if found[why] < 10 {
 			t.Errorf("%d outputs end with %q", found[why], why)
 		}
@@ -168,37 +174,5 @@ func TestNoWatcher(t *testing.T) {
 	unlimited := Unlimited
 	if newWatcher(t, ReasoningLimits{}, nil) != nil || newWatcher(t, ReasoningLimits{}, func(in *Input) { in.Budget = &unlimited }) != nil {
 		t.Error("there is a watcher")
-	}
-}
-
-// A repetition is found once it has come more often than allowed, and never in a text
-// without one.
-func TestLoopDetector(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(3, 4))
-
-	for period := 1; period <= maxPeriod; period++ {
-		d := loopDetector{repeats: 4}
-		for range 300 {
-			if d.push(harmony.Token(random.IntN(100_000))) {
-				t.Fatal("a random text is a repetition")
-			}
-		}
-
-		sequence := make([]harmony.Token, period)
-		for i := range sequence {
-			sequence[i] = harmony.Token(random.IntN(100_000))
-		}
-
-		n := 0
-		for !d.push(sequence[n%period]) {
-			if n++; n > 5*maxPeriod+leastRepeats {
-				t.Fatalf("a sequence of %d tokens is not found", period)
-			}
-		}
-
-		if n+1 < max(4*period, leastRepeats) || n+1 > max(4*period, leastRepeats)+1 {
-			t.Errorf("a sequence of %d tokens is found behind %d", period, n+1)
-		}
 	}
 }

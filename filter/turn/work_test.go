@@ -3,7 +3,6 @@ package turn
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/fields"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -167,20 +167,6 @@ func TestManyChecksOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestAloneChecks shows that what no engine enforces is checked as far as the request's
-// account goes, and that the check says when it does not.
-func TestAloneChecks(t *testing.T) {
-	t.Parallel()
-	v := verifier{answer: constraint.AnswerRegex(slow), alone: true}
-	text := []byte(strings.Repeat("a", 4000))
-	if ok, err := v.answerFollows(work.New(context.Background(), work.PerRequest), append(text, 'b')); !ok || err != nil {
-		t.Errorf("%t, %v", ok, err)
-	}
-	if ok, err := v.answerFollows(work.New(context.Background(), 500_000), text); ok || !errors.Is(err, work.ErrExceeded) {
-		t.Errorf("%t, %v", ok, err)
-	}
-}
-
 // TestCheckedOnce shows that the reader of a reply that a check has passed takes no steps
 // for it again.
 func TestCheckedOnce(t *testing.T) {
@@ -191,10 +177,10 @@ func TestCheckedOnce(t *testing.T) {
 	chunk := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>"+strings.Repeat("a", 10_000)+"b<|return|>"), Finish: engine.FinishStop}
 	before := stepsLeft(rc.Work)
 	check := turn.NewCheck()
-	if verdict := verdictOn(t, check, chunk); verdict != Passed {
+	if verdict := verdictOn(t, check, chunk); verdict != output.Passed {
 		t.Errorf("the verdict is %d", verdict)
 	}
-	check.Settle(Passed)
+	check.Settle(output.Passed)
 	checked := stepsLeft(rc.Work)
 	if _, err := turn.NewReader(func(Event) {}).Push(chunk); err != nil || before-checked < 1_000_000 || stepsLeft(rc.Work) != checked {
 		t.Errorf("%v, %d steps, then %d", err, before-checked, checked-stepsLeft(rc.Work))

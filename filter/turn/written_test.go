@@ -37,9 +37,14 @@ func exactContext() (*RequestContext, *clock) {
 
 // readTokens plays the output of a model, from what follows <|start|>assistant, and keeps what is
 // to be kept.
-func readTokens(t testing.TB, turn *Turn, tokens []harmony.Token, finish engine.Finish) *Reader {
+func readTokens(t testing.TB, turn *Turn, tokens []harmony.Token, finish engine.Finish) *reading {
 	t.Helper()
-	r := turn.NewReader(func(Event) {})
+	r := &reading{}
+	r.Reader = turn.NewReader(func(e Event) {
+		if e.Step == Start && e.Call != nil {
+			r.calls = append(r.calls, e.Call)
+		}
+	})
 	if _, err := r.Push(&engine.Chunk{Tokens: tokens, Finish: finish}); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +178,7 @@ func TestCallsInAnotherOrder(t *testing.T) {
 		in.Items = items
 		prompt := prepare(t, rc, &in).Engine.Prompt
 		got := spell(t, prompt)
-		if !slices.Equal(prompt[:len(prompt)-len(begunMessage)][:len(turn.followed(output))], turn.followed(output)) ||
+		if !slices.Equal(prompt[:len(prompt)-len(startOfReply)][:len(turn.followed(output))], turn.followed(output)) ||
 			strings.Index(got, "of 1") > strings.Index(got, "of 2") {
 			t.Errorf("not as the model wrote it, or results that are not in its order: %s", got)
 		}
@@ -248,7 +253,7 @@ func TestWrittenOfPrefixOnce(t *testing.T) {
 
 	rc.KeptTTL = time.Hour
 	clock.Time = clock.Add(40 * time.Minute)
-	if due := prepare(t, rc, &Input{Before: p, Tools: in.Tools}).due.Choices; len(due) != 1 {
+	if due := prepare(t, rc, &Input{Before: p, Tools: in.Tools}).plan.Due.Choices; len(due) != 1 {
 		t.Errorf("%d choices are due: %v", len(due), due)
 	}
 }
@@ -594,24 +599,24 @@ func TestWrittenRenewedOfPrefix(t *testing.T) {
 	// Nor is it renewed again at once, also if the prefix was extended.
 	for range 2 {
 		turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")})
-		if len(turn.due.Choices) > 0 {
-			t.Errorf("%v is due again", turn.due.Choices)
+		if len(turn.plan.Due.Choices) > 0 {
+			t.Errorf("%v is due again", turn.plan.Due.Choices)
 		}
 		if p, err = Extend(t.Context(), rc, p, []Item{userHi}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	clock.Time = clock.Add(40 * time.Minute)
-	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.due.Choices) != 1 {
-		t.Errorf("%v is due later", turn.due.Choices)
+	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.plan.Due.Choices) != 1 {
+		t.Errorf("%v is due later", turn.plan.Due.Choices)
 	}
 
 	// What precedes an answer is not needed any more.
 	if p, err = Extend(t.Context(), rc, p, []Item{{Kind: Answer, Text: "a"}, userHi}); err != nil {
 		t.Fatal(err)
 	}
-	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.due.Choices) != 0 {
-		t.Errorf("%v is due after an answer", turn.due.Choices)
+	if turn := prepare(t, rc, &Input{Before: p, Tools: functions("f")}); len(turn.plan.Due.Choices) != 0 {
+		t.Errorf("%v is due after an answer", turn.plan.Due.Choices)
 	}
 }
 
@@ -701,3 +706,6 @@ func TestWrittenAllocates(t *testing.T) {
 		t.Errorf("%v allocations for %d tokens", n, len(words.Tokens))
 	}
 }
+
+// startOfReply is what prompts end with.
+var startOfReply = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")

@@ -1,10 +1,9 @@
-package turn
+package output
 
 import (
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -25,18 +24,18 @@ const maxWritten = kept.MaxBytes / 4
 var begunMessage = harmony.AppendEncodeSpecial(nil, "<|start|>assistant")
 
 // newWritten begins to collect, where calls can be made.
-func (t *Turn) newWritten() writtenTokens {
-	exact := t.rc.Model.History == request.HistoryExact
-	if !exact && t.diagnosed.found == nil || t.noCalls || t.tools.Empty() {
+func (p *Plan) newWritten() writtenTokens {
+	exact := p.rc.Model.History == request.HistoryExact
+	if !exact && p.Diagnosis == nil || p.noCalls || p.tools.Empty() {
 		return writtenTokens{}
 	}
-	return writtenTokens{on: true, exact: exact, tokens: slices.Clone(t.begunMessage())}
+	return writtenTokens{on: true, exact: exact, tokens: slices.Clone(p.begunMessage())}
 }
 
 // begunMessage returns the beginning of the model's message that the prompt ends with.
-func (t *Turn) begunMessage() []harmony.Token {
-	if len(t.begun) > 0 {
-		return t.begun
+func (p *Plan) begunMessage() []harmony.Token {
+	if len(p.Begun) > 0 {
+		return p.Begun
 	}
 	return begunMessage
 }

@@ -1,15 +1,14 @@
-package turn
+package output
 
 import (
 	"context"
 	"encoding/json"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )

@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ const (
 
 // watchRules says when the model is interrupted.
 type watchRules struct {
-	// Most tokens of reasoning in a turn; [Unlimited]: any number.
+	// Most tokens of reasoning in a turn; [request.Unlimited]: any number.
 	reasoning int
 	// Tokens of the output's limit that reasoning does not use.
 	reserve int
@@ -70,7 +70,7 @@ type Watcher struct {
 	cuts int
 	loop loopDetector
 
-	// The header of the message that the request has begun, see [Turn].
+	// The header of the message that the request has begun, see [Plan].
 	prefix []harmony.Token
 	// Of the call that is being written, if there is one.
 	call callCheck
@@ -79,25 +79,24 @@ type Watcher struct {
 }
 
 // Budgeted reports whether the turn's reasoning or its repetitions have bounds.
-func (t *Turn) Budgeted() bool { return t != nil && !t.watching.off() }
+func (p *Plan) Budgeted() bool { return !p.watching.off() }
 
-// NewWatcher returns the watcher of one choice; nil if the model is never interrupted. A nil
-// Turn has none.
-func (t *Turn) NewWatcher() *Watcher {
-	if t == nil || t.watching.off() && !t.asksAgain() {
+// NewWatcher returns the watcher of one choice; nil if the model is never interrupted.
+func (p *Plan) NewWatcher() *Watcher {
+	if p.watching.off() && !p.asksAgain() {
 		return nil
 	}
 
-	watcher := &Watcher{rules: t.watching, whole: true, prefix: t.prefix}
-	watcher.tools = !t.noCalls && !t.tools.Empty()
-	if t.asksAgain() {
-		watcher.call.rules, watcher.call.rc = t.calls, &t.rc
+	watcher := &Watcher{rules: p.watching, whole: true, prefix: p.Header}
+	watcher.tools = !p.noCalls && !p.tools.Empty()
+	if p.asksAgain() {
+		watcher.call.rules, watcher.call.rc = p.calls, p.rc
 	}
 
 	// Half of the output at most is for the answer: where the limit is small, the model would
 	// not reason at all.
-	if reserve := min(t.watching.reserve, t.Engine.MaxTokens/2); reserve > 0 {
-		watcher.limit = t.Engine.MaxTokens - reserve
+	if reserve := min(p.watching.reserve, p.Call.MaxTokens/2); reserve > 0 {
+		watcher.limit = p.Call.MaxTokens - reserve
 	}
 
 	watcher.read(nil)
@@ -141,9 +140,8 @@ func (w *Watcher) count(token harmony.Token) {
 
 // asksAgain reports whether arguments of calls that are not those that their tools take are
 // asked for again.
-func (t *Turn) asksAgain() bool {
-	return t.rc.Model.ToolArguments == request.ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil &&
-		!t.tools.Empty()
+func (p *Plan) asksAgain() bool {
+	return p.calls != nil && !p.rc.Checked && !p.noCalls && !p.tools.Empty()
 }
 
 // Push takes tokens of the choice. It returns the tokens that the choice has now, and why

@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"testing"
@@ -23,8 +23,8 @@ func TestHasCall(t *testing.T) {
 		"a call after a text that goes on":   {answer, " is:<|end|><|start|>assistant" + call, true},
 		"a text that goes on about a header": {answer, "commentary to=functions.f<|message|>{}<|end|>", false},
 	} {
-		turn := &Turn{prefix: harmony.AppendEncodeSpecial(nil, tt.prefix)}
-		if got := turn.HasCall(harmony.AppendEncodeSpecial(nil, tt.output)); got != tt.want {
+		plan := &Plan{Header: harmony.AppendEncodeSpecial(nil, tt.prefix)}
+		if got := plan.HasCall(harmony.AppendEncodeSpecial(nil, tt.output)); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -1,14 +1,13 @@
-package turn
+package output
 
 import (
 	"net/http"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -49,7 +48,7 @@ const (
 // tools at all, the call is withheld, and its text becomes an answer if the
 // choice would otherwise show nothing; but see [Reader.Corrected].
 type Reader struct {
-	turn   *Turn
+	plan   *Plan
 	emit   func(item.Event)
 	parser *harmony.Parser
 	// Malformed output is an error: the model's setting is MalformedFail.
@@ -107,10 +106,10 @@ type StopMatch struct {
 
 // NewReader returns the reader of one choice. It calls emit with each event, from
 // Push and Close.
-func (t *Turn) NewReader(emit func(item.Event)) *Reader {
+func (p *Plan) NewReader(emit func(item.Event)) *Reader {
 	reader := &Reader{
-		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == request.MalformedFail, keeps: t.rc.Memory != nil,
-		stops: newStopMatcher(t.stops),
+		plan: p, emit: emit, strict: p.rc.Model.OnMalformed == request.MalformedFail, keeps: p.rc.Memory != nil,
+		stops: newStopMatcher(p.stops),
 	}
 	mode := harmony.Tolerant
 	if reader.strict {
@@ -118,18 +117,18 @@ func (t *Turn) NewReader(emit func(item.Event)) *Reader {
 	}
 
 	// The header of a begun message is read as if the model had written it.
-	if len(t.prefix) == 0 {
+	if len(p.Header) == 0 {
 		reader.parser = harmony.NewParser(mode, harmony.RoleAssistant)
-		reader.written = t.newWritten()
+		reader.written = p.newWritten()
 		return reader
 	}
 
 	reader.parser = harmony.NewParser(mode, "")
-	for _, token := range t.prefix {
+	for _, token := range p.Header {
 		// The renderer's headers are never malformed.
 		_ = reader.parse(token)
 	}
-	reader.written = t.newWritten()
+	reader.written = p.newWritten()
 	return reader
 }
 
@@ -137,11 +136,12 @@ func (t *Turn) NewReader(emit func(item.Event)) *Reader {
 // which the answer's events carry, and its end. It ignores the chunk's index. It
 // returns how many of the tokens belong to the choice: fewer than all if a stop
 // condition ended it, none after its end. An error means that the output is
-// malformed and the model's setting is [MalformedFail], or that it violates the
+// malformed and the model's setting is [request.MalformedFail], or that it violates the
 // output's spec.
 func (r *Reader) Push(chunk *engine.Chunk) (int, *apierror.Error) {
-	r.turn.keepPrompt()
-
+	if r.plan.Listener != nil {
+		r.plan.Listener.Began()
+	}
 	taken := 0
 
 	// Tokens that are inserted end reasoning for the model: see [Watcher].
@@ -192,6 +192,13 @@ func (r *Reader) Counts() item.Counts { return r.counts }
 // choice has ended; nil if there is nothing. It returns the same value each time.
 func (r *Reader) Kept() *kept.Keep { return r.kept }
 
+// Cached passes on what the engine reports of the prompt.
+func (r *Reader) Cached(usage *engine.Usage) {
+	if r.plan.Listener != nil {
+		r.plan.Listener.Cached(usage)
+	}
+}
+
 // AddTo adds the choice to the summary of a reply.
 func (r *Reader) AddTo(summary *request.Summary) {
 	summary.Counts.Output += r.counts.Output
@@ -200,7 +207,7 @@ func (r *Reader) AddTo(summary *request.Summary) {
 	summary.Counts.Text += r.counts.Text
 	summary.Calls += len(r.calls)
 
-	summary.Diagnosis = r.turn.diagnosed.found
+	summary.Diagnosis = r.plan.Diagnosis
 
 	// A reply counts the repairs of the reader and those of its parser alike.
 	for kind, n := range r.repairs {
@@ -222,7 +229,7 @@ func (r *Reader) repaired(kind string) {
 // push reads one token.
 func (r *Reader) push(token harmony.Token) *apierror.Error {
 	r.counts.Output++
-	if len(r.turn.Engine.StopTokens) > 0 && slices.Contains(r.turn.Engine.StopTokens, token) {
+	if len(r.plan.Call.StopTokens) > 0 && slices.Contains(r.plan.Call.StopTokens, token) {
 		return r.stopAt(token)
 	}
 
@@ -354,16 +361,16 @@ func (r *Reader) end(length bool) *apierror.Error {
 func (r *Reader) keep() {
 	choice := r.writtenChoice()
 	// What was cut, or goes on behind a stop, is not what the engine has.
-	if !r.ending.truncated && r.ending.matched == nil {
-		r.turn.keepOutput(r.written.tokens, choice == nil)
+	if r.plan.Listener != nil && len(r.written.tokens) > 0 && !r.ending.truncated && r.ending.matched == nil {
+		r.plan.Listener.Wrote(withoutEnd(r.written.tokens)[len(r.plan.begunMessage()):], choice == nil)
 	}
-	stored := kept.New(&r.turn.rc, r.calls, string(r.reasoning.text), choice)
-	r.turn.kept, r.written = stored, writtenTokens{}
+	stored := kept.New(r.plan.rc, r.calls, string(r.reasoning.text), choice)
+	r.plan.keep, r.written = stored, writtenTokens{}
 
 	// Without a store it is for the reply's next turn alone.
 	if r.keeps && stored != nil {
-		stored.Renew(r.turn.due)
-		r.turn.due = kept.Renewal{}
+		stored.Renew(r.plan.Due)
+		r.plan.Due = kept.Renewal{}
 		r.kept = stored
 	}
 }

@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"

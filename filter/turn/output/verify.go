@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"bytes"
@@ -6,12 +6,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
@@ -172,21 +171,6 @@ func (r *roomTaken) giveBack() {
 	r.bytes = 0
 }
 
-// Kept is how many of the bytes that were reserved for the turn are kept until the reply has
-// ended. A nil Turn keeps none.
-func (t *Turn) Kept() int {
-	if t == nil {
-		return 0
-	}
-
-	n := t.verifier.bytes
-	if t.later != nil {
-		n += t.later.verifier.bytes
-	}
-
-	return n
-}
-
 // validator returns the validator of a strict schema; nil if the schema cannot be
 // verified and an engine enforces all of it. If an engine does not, the reply is
 // held.
@@ -271,7 +255,7 @@ type verification struct {
 
 // verifiesPart reports whether the text of the part being read is verified.
 func (r *Reader) verifiesPart() bool {
-	v := &r.turn.verifier
+	v := &r.plan.verifier
 	if v.settled != Undecided {
 		return false
 	}
@@ -281,7 +265,7 @@ func (r *Reader) verifiesPart() bool {
 
 // verifyPart verifies the part, whose text is complete.
 func (r *Reader) verifyPart() {
-	rules := &r.turn.verifier
+	rules := &r.plan.verifier
 	var called item.ToolName
 	if r.part.call != nil {
 		called = r.part.call.Tool()
@@ -298,7 +282,7 @@ func (r *Reader) verifyPart() {
 	default:
 		text := checkedText{r.part.kind, called, r.verified.text}
 		check := func(account *work.Account) (bool, error) { return rules.follows(account, &text) }
-		r.verified.violated = r.verified.violated || !verifyText(&r.turn.rc, rules, check)
+		r.verified.violated = r.verified.violated || !verifyText(r.plan.rc, rules, check)
 	}
 
 	r.verified.text = r.verified.text[:0]
@@ -308,7 +292,7 @@ func (r *Reader) verifyPart() {
 // be a call if one is required, and an answer if it has a form. After a stop
 // condition of the client anything is valid.
 func (r *Reader) verifyEnd() *apierror.Error {
-	v := &r.turn.verifier
+	v := &r.plan.verifier
 	if r.ending.matched != nil {
 		return nil
 	}
@@ -329,19 +313,19 @@ func (r *Reader) violation() *apierror.Error {
 	r.ending.finish = item.FinishError
 	r.repaired(repairFailed)
 
-	if r.turn.verifier.settled == Unchecked {
+	if r.plan.verifier.settled == Unchecked {
 		return apierror.New(http.StatusBadGateway, codeViolation, "",
 			"The model's output takes too much work to check against the schema or the expression of the "+
 				"request. Make it simpler, or ask for a shorter answer.")
 	}
 
-	if r.turn.verifier.held {
+	if r.plan.verifier.held {
 		return apierror.New(http.StatusBadGateway, codeViolation, "",
 			"The model's output does not follow the schema of the request, which has keywords that engines "+
 				"cannot enforce. Try again, or describe in the messages what these keywords demand.")
 	}
 
-	if r.turn.verifier.alone {
+	if r.plan.verifier.alone {
 		return apierror.New(http.StatusBadGateway, codeViolation, "",
 			"The model's output does not follow the output format or tool choice of the request, and this "+
 				"model's engine cannot enforce them. Try again, or describe the expected output in the messages.")

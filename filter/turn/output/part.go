@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
@@ -81,7 +81,7 @@ func (r *Reader) handle(events []harmony.Event) {
 // beginPart begins a part with its message's header.
 func (r *Reader) beginPart(header *harmony.Header) {
 	r.part = part{}
-	called, found := r.turn.tools.Addressee(header)
+	called, found := r.plan.tools.Addressee(header)
 
 	switch {
 	case found == toolset.NoRecipient:
@@ -120,7 +120,7 @@ func (r *Reader) beginCall(called item.ToolName, found toolset.Address, contentT
 
 	// The name alone breaks the choice of tools: neither a stream nor an object has anything of
 	// such a call, and the output that the client waits for cannot come any more.
-	if allowed := r.turn.verifier.allowed; allowed != nil && !allowed[called] {
+	if allowed := r.plan.verifier.allowed; allowed != nil && !allowed[called] {
 		r.part.withheld = true
 		r.verified.violated, r.ending.stopped = true, true
 		return
@@ -132,8 +132,8 @@ func (r *Reader) beginCall(called item.ToolName, found toolset.Address, contentT
 	}
 	r.part.call = call
 
-	if r.turn.tools.Repairs(r.turn.rc.Model, called) {
-		r.part.repairer = r.turn.tools.Repairer(called, contentType)
+	if r.plan.tools.Repairs(r.plan.rc.Model, called) {
+		r.part.repairer = r.plan.tools.Repairer(called, contentType)
 	}
 
 	r.calls = append(r.calls, call)
@@ -144,7 +144,7 @@ func (r *Reader) beginCall(called item.ToolName, found toolset.Address, contentT
 func (r *Reader) calling() bool { return !r.toolless() || r.corrected }
 
 // toolless reports whether the model is offered no tools.
-func (r *Reader) toolless() bool { return r.turn.noCalls || r.turn.tools.Empty() }
+func (r *Reader) toolless() bool { return r.plan.noCalls || r.plan.tools.Empty() }
 
 // text takes a piece of the part's content.
 func (r *Reader) text(piece []byte) {
@@ -163,10 +163,10 @@ func (r *Reader) text(piece []byte) {
 	case r.part.kind == item.Answer:
 		r.logprobs.read += len(piece)
 		// Stop strings end answers alone: reasoning and calls may have them.
-		show, hit := r.stops.push(piece, r.turn.keepStop)
+		show, hit := r.stops.push(piece, r.plan.keepStop)
 		r.delta(show)
 		if hit >= 0 {
-			r.ending.matched = &StopMatch{Text: r.turn.stops.texts[hit]}
+			r.ending.matched = &StopMatch{Text: r.plan.stops.texts[hit]}
 			r.ending.stopped = true
 		}
 	default:
@@ -230,7 +230,7 @@ func (r *Reader) endPart() {
 			r.delta([]byte("{}"))
 		}
 		// The turn ends with its first call where one is the most.
-		r.ending.stopped = r.ending.stopped || r.turn.oneCall
+		r.ending.stopped = r.ending.stopped || r.plan.oneCall
 	}
 
 	if !r.ending.truncated {
@@ -266,10 +266,10 @@ func (r *Reader) endArguments(a *arguments.Repairer) {
 
 // newCallID returns the id of the call that begins.
 func (r *Reader) newCallID(called item.ToolName, found toolset.Address) string {
-	id := r.turn.rc.NewID(item.CallPrefix)
+	id := r.plan.rc.NewID(item.CallPrefix)
 	// A name that had to be found is not rendered as it was written.
 	if found != toolset.Offered || !r.written.exact {
 		return id
 	}
-	return item.WrittenForm(r.turn.rc.Renderer, r.written.tokens, called).WithMark(id)
+	return item.WrittenForm(r.plan.rc.Renderer, r.written.tokens, called).WithMark(id)
 }

@@ -1,15 +1,14 @@
-package turn
+package output
 
 import (
 	"bytes"
-
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -79,7 +78,7 @@ func (r *Reader) holds(text []byte) bool {
 	if !held.mayBeObject(text) {
 		return false
 	}
-	held.unknown = r.turn.tools.UnknownTool("")
+	held.unknown = r.plan.tools.UnknownTool("")
 	r.part.held = held
 
 	return true
@@ -163,11 +162,11 @@ func (r *Reader) settleParallel(text []byte) bool {
 		return false
 	}
 
-	calls := parallelCalls(r.turn.tools, append(whole, rest...))
+	calls := parallelCalls(r.plan.tools, append(whole, rest...))
 	if len(calls) == 0 {
 		return false
 	}
-	if r.turn.oneCall {
+	if r.plan.oneCall {
 		calls = calls[:1]
 	}
 

@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const (
 // What depends on texts, their schemas and expressions, can take long. It is left to
 // Decide, which is not called between the chunks of a reply.
 type Check struct {
-	turn    *Turn
+	plan    *Plan
 	readers []*Reader
 	// Choices that have not ended.
 	open int
@@ -47,15 +47,15 @@ type checkedText struct {
 }
 
 // NewCheck begins a check; nil if any output is valid, or the engine enforces the
-// spec. A nil Turn has nothing to check.
-func (t *Turn) NewCheck() *Check {
-	if t == nil || !t.verifier.alone && !t.verifier.held {
+// spec.
+func (p *Plan) NewCheck() *Check {
+	if !p.verifier.alone && !p.verifier.held {
 		return nil
 	}
 
-	c := &Check{turn: t, readers: make([]*Reader, t.Engine.N), open: t.Engine.N}
+	c := &Check{plan: p, readers: make([]*Reader, p.Call.N), open: p.Call.N}
 	for i := range c.readers {
-		c.readers[i] = t.NewReader(func(item.Event) {})
+		c.readers[i] = p.NewReader(func(item.Event) {})
 		// The text is kept by the readers that the client's output comes from.
 		c.readers[i].check, c.readers[i].keeps, c.readers[i].written = c, false, writtenTokens{}
 	}
@@ -96,7 +96,7 @@ const smallCheck = 100_000
 // DecideSoon is Decide for output that takes little work. It returns Complete for other
 // output.
 func (c *Check) DecideSoon() Verdict {
-	part := c.turn.rc.Work.Part(context.Background(), smallCheck)
+	part := c.plan.rc.Work.Part(context.Background(), smallCheck)
 	if part == nil {
 		return Complete
 	}
@@ -110,11 +110,11 @@ func (c *Check) DecideSoon() Verdict {
 
 // Decide verifies the texts of the output, after the verdict Complete. It may take
 // long, on a goroutine of its own, and ends early if ctx does.
-func (c *Check) Decide(ctx context.Context) Verdict { return c.decide(c.turn.rc.Work.Within(ctx)) }
+func (c *Check) Decide(ctx context.Context) Verdict { return c.decide(c.plan.rc.Work.Within(ctx)) }
 
 func (c *Check) decide(account *work.Account) Verdict {
 	for i := range c.texts {
-		follows, err := c.turn.verifier.follows(account, &c.texts[i])
+		follows, err := c.plan.verifier.follows(account, &c.texts[i])
 		switch {
 		case err != nil:
 			return Unchecked
@@ -126,4 +126,4 @@ func (c *Check) decide(account *work.Account) Verdict {
 }
 
 // Settle lets the turn's readers, which get the output next, take a verdict of Decide over.
-func (c *Check) Settle(v Verdict) { c.turn.verifier.settled = v }
+func (c *Check) Settle(v Verdict) { c.plan.verifier.settled = v }

@@ -1,4 +1,4 @@
-package turn
+package output
 
 import (
 	"slices"
@@ -8,16 +8,16 @@ import (
 
 // HasCall reports whether a choice's output so far has a complete tool call, which a
 // client may have begun to execute.
-func (t *Turn) HasCall(output []harmony.Token) bool {
+func (p *Plan) HasCall(output []harmony.Token) bool {
 	// Output that continues a message of the client begins within it, and not with a header.
 	role := harmony.RoleAssistant
-	if len(t.prefix) > 0 {
+	if len(p.Header) > 0 {
 		role = ""
 	}
 	parser := harmony.NewParser(harmony.Tolerant, role)
 	calling := false
 
-	for _, token := range slices.Concat(t.prefix, output) {
+	for _, token := range slices.Concat(p.Header, output) {
 		events, err := parser.Push(token)
 		// The tolerant parser accepts everything.
 		if err != nil {
