@@ -45,9 +45,9 @@ type Request interface {
 	RoutingInfo() turn.RoutingInfo
 	// Ignored names the parameters that were accepted and have no effect.
 	Ignored() []string
-	// Kept is about how many bytes of the client's, and of what is made of it, are kept
+	// Bytes is about how many bytes of the client's, and of what is made of it, are kept
 	// until the reply has ended: such as what the reply repeats, and what is stored.
-	Kept() int
+	Bytes() int
 
 	// NewReply begins the reply.
 	NewReply(m Mode) Reply

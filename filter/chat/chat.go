@@ -69,8 +69,8 @@ func (r *Request) Affinity() turn.Affinity { return r.turn.Affinity() }
 // RoutingInfo returns the description for endpoint pickers and access logs.
 func (r *Request) RoutingInfo() turn.RoutingInfo { return r.turn.RoutingInfo() }
 
-// Kept is about how many bytes are kept until the reply has ended.
-func (r *Request) Kept() int { return r.turn.Kept() }
+// Bytes is about how many bytes are kept until the reply has ended.
+func (r *Request) Bytes() int { return r.turn.Bytes() }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as user or messages.name.

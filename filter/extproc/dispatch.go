@@ -169,7 +169,7 @@ func (s *Server) queue(
 
 	// The response outlives this request, and so does the memory that it takes.
 	h.share = h.share.move()
-	_ = h.share.keep(int64(request.Kept())) // the body is not needed any more
+	_ = h.share.keep(int64(request.Bytes())) // the body is not needed any more
 	r.Reserve, r.Release = h.share.takeBytes, h.share.close
 	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, request, &r.Target)
 	s.o.Background.Start(r)
@@ -336,7 +336,7 @@ func (x *exchange) beginDirect(h *handled) {
 // body of the client's request until it has.
 func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *run.Run {
 	request := h.outcome.Request
-	prepared := func() { _ = x.request.keep(int64(request.Kept())) }
+	prepared := func() { _ = x.request.keep(int64(request.Bytes())) }
 	if request.Engine() != nil {
 		prepared()
 	}

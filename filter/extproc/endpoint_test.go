@@ -36,7 +36,7 @@ func (r *scriptedRequest) Engine() *engine.Request       { return nil }
 func (r *scriptedRequest) Affinity() turn.Affinity       { return turn.Affinity{} }
 func (r *scriptedRequest) RoutingInfo() turn.RoutingInfo { return turn.RoutingInfo{} }
 func (r *scriptedRequest) Ignored() []string             { return nil }
-func (r *scriptedRequest) Kept() int                     { return 0 }
+func (r *scriptedRequest) Bytes() int                    { return 0 }
 func (r *scriptedRequest) NewReply(api.Mode) api.Reply   { return &r.reply }
 
 // lockedRequest is a request that has a lock.
@@ -329,7 +329,7 @@ func (r *queuedRequest) Engine() *engine.Request       { return r.first }
 func (r *queuedRequest) Affinity() turn.Affinity       { return turn.Affinity{} }
 func (r *queuedRequest) RoutingInfo() turn.RoutingInfo { return turn.RoutingInfo{} }
 func (r *queuedRequest) Ignored() []string             { return nil }
-func (r *queuedRequest) Kept() int                     { return 0 }
+func (r *queuedRequest) Bytes() int                    { return 0 }
 func (r *queuedRequest) Follows() bool                 { return false }
 func (r *queuedRequest) NewReply(api.Mode) api.Reply   { return &queuedReply{request: r} }
 func (r *queuedRequest) Queue(context.Context, string, time.Duration) (store.Key, []byte, *apierror.Error) {

@@ -119,7 +119,7 @@ func TestToolSearchOdd(t *testing.T) {
 
 	// Many searches in one turn.
 	request, err := s.Decode(context.Background(), []byte(conversation(userHi, searchedTools(regex))), s.rc)
-	if err != nil || request.Kept() < request.Turn.Kept()+len("The weather of a city.") {
+	if err != nil || request.Bytes() < request.Turn.Bytes()+len("The weather of a city.") {
 		t.Errorf("the definitions are not counted: %v", err)
 	}
 	var many strings.Builder

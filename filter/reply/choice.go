@@ -23,8 +23,8 @@ type Choice struct {
 	gathers bool // the whole text of the part is needed
 	writing bool // the part has no end yet
 
-	// room is for the text of nearly every push, so that it takes no allocation.
-	room [64]byte
+	// inline is for the text of nearly every push, so that it takes no allocation.
+	inline [64]byte
 }
 
 // choiceState is how far a choice is. Push and Step lead from one to the next; the next

@@ -105,8 +105,8 @@ type Machine struct {
 
 	runs runs
 
-	// room is for what nearly every reply has, so that it takes no allocations of its own.
-	room struct {
+	// inline is for what nearly every reply has, so that it takes no allocations of its own.
+	inline struct {
 		choices [1]Choice
 		calls   [1]Call
 	}
@@ -119,13 +119,13 @@ func New(o Options) *Machine {
 	// The stages can hold all of a decoded request: they are forgotten as they are run.
 	m.o.First = nil
 
-	if m.choices = m.room.choices[:]; o.Choices > 1 {
+	if m.choices = m.inline.choices[:]; o.Choices > 1 {
 		m.choices = make([]Choice, o.Choices)
 	}
-	m.calls = m.room.calls[:0]
+	m.calls = m.inline.calls[:0]
 	for i := range m.choices {
 		c := &m.choices[i]
-		c.Index, c.machine, c.text = i, m, c.room[:0]
+		c.Index, c.machine, c.text = i, m, c.inline[:0]
 	}
 
 	if o.Mode == api.SingleCall {

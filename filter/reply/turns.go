@@ -173,9 +173,9 @@ func (m *Machine) nextTurn() ([]Job, *apierror.Error) {
 	if m.last() {
 		m.stop |= OutOfTurns
 	}
-	room := m.o.MaxTokens
-	if room > 0 {
-		if room -= m.written(); room <= 0 {
+	maxTokens := m.o.MaxTokens
+	if maxTokens > 0 {
+		if maxTokens -= m.written(); maxTokens <= 0 {
 			m.stop |= OutOfRoom
 		}
 	}
@@ -183,7 +183,7 @@ func (m *Machine) nextTurn() ([]Job, *apierror.Error) {
 		return nil, nil
 	}
 
-	return m.makeNextTurn(room)
+	return m.makeNextTurn(maxTokens)
 }
 
 // NextTurn is what the next turn is made of.
@@ -197,7 +197,7 @@ type NextTurn struct {
 }
 
 // makeNextTurn makes the next turn, or returns the job that does.
-func (m *Machine) makeNextTurn(room int) ([]Job, *apierror.Error) {
+func (m *Machine) makeNextTurn(maxTokens int) ([]Job, *apierror.Error) {
 	plan := NextTurn{m.current.items, m.takeTurn}
 	if m.o.NextTurn != nil {
 		var err *apierror.Error
@@ -206,9 +206,9 @@ func (m *Machine) makeNextTurn(room int) ([]Job, *apierror.Error) {
 		}
 	}
 
-	job := &nextTurnJob{m.current.turn, plan.Items, room}
+	job := &nextTurnJob{m.current.turn, plan.Items, maxTokens}
 	if turn.Quick(plan.Items) {
-		return nil, m.beginNext(plan.Take(job.turn.Continue(context.Background(), job.items, job.room)))
+		return nil, m.beginNext(plan.Take(job.turn.Continue(context.Background(), job.items, job.maxTokens)))
 	}
 
 	return []Job{{Do: job, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
@@ -247,14 +247,14 @@ func (m *Machine) beginNext(next *turn.Turn, err *apierror.Error) *apierror.Erro
 // nextTurnJob is the job that makes the next turn of long items. It uses nothing of the
 // machine, which may end meanwhile.
 type nextTurnJob struct {
-	turn  *turn.Turn
-	items []turn.Item
-	room  int
+	turn      *turn.Turn
+	items     []turn.Item
+	maxTokens int
 }
 
 // Do implements [api.Job].
 func (j *nextTurnJob) Do(ctx context.Context) (any, error) {
-	next, err := j.turn.Continue(ctx, j.items, j.room)
+	next, err := j.turn.Continue(ctx, j.items, j.maxTokens)
 	if err != nil {
 		return nil, err
 	}

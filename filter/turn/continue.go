@@ -12,7 +12,7 @@ import (
 
 // Continue returns the next turn of the reply, after the choice of this one has
 // ended: items are what the model has done in this turn, and the results of its
-// tool calls. room is how many tokens the reply may still have; 0: as many as
+// tool calls. maxTokens is how many tokens the reply may still have; 0: as many as
 // the context leaves.
 //
 // The next turn's prompt is this one's followed by the items, as the model wrote them where
@@ -22,7 +22,7 @@ import (
 // Tools that join by an item must be among [Input].Deferred; those that the prompt
 // has already are rendered again. A turn whose [Input] had Continue has no next one.
 // Continue does no I/O. It ends with ctx, and can take long: see [Quick].
-func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn, *apierror.Error) {
+func (t *Turn) Continue(ctx context.Context, items []item.Item, maxTokens int) (*Turn, *apierror.Error) {
 	next := *t
 	next.fault = nil
 
@@ -37,7 +37,7 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, room int) (*Turn
 	}
 	next.completionStart = completion
 	call := *t.Engine
-	call.Prompt, call.MaxTokens = tokens, room
+	call.Prompt, call.MaxTokens = tokens, maxTokens
 
 	next.Engine = &call
 	next.diagnosed.next(t.completionStart, &call)

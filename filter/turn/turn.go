@@ -80,9 +80,9 @@ func (t *Turn) Budgeted() bool { return t != nil && t.plan.Budgeted() }
 // client may have begun to execute.
 func (t *Turn) HasCall(written []harmony.Token) bool { return t.plan.HasCall(written) }
 
-// Kept is how many of the bytes that were reserved for the turn are kept until the reply has
+// Bytes is how many of the bytes that were reserved for the turn are kept until the reply has
 // ended. A nil Turn keeps none.
-func (t *Turn) Kept() int {
+func (t *Turn) Bytes() int {
 	if t == nil {
 		return 0
 	}

@@ -116,8 +116,8 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 	return r.Turn.RoutingInfo()
 }
 
-// Kept is about how many bytes are kept until the reply has ended.
-func (r *Request) Kept() int { return r.Turn.Kept() + r.Tools.Bytes() }
+// Bytes is about how many bytes are kept until the reply has ended.
+func (r *Request) Bytes() int { return r.Turn.Bytes() + r.Tools.Bytes() }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as service_tier or tools.web_search_20250305.

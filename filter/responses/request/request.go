@@ -132,9 +132,9 @@ func (r *Request) Ignored() []string { return r.IgnoredFields }
 // first two events, in the last one, and in what is stored.
 const keptFactor = 4
 
-// Kept is about how many bytes are kept until the reply has ended.
-func (r *Request) Kept() int {
-	n := r.Turn.Kept() + keptFactor*(len(r.Echo)+stored.ItemBytes(r.Storage.Input...))
+// Bytes is about how many bytes are kept until the reply has ended.
+func (r *Request) Bytes() int {
+	n := r.Turn.Bytes() + keptFactor*(len(r.Echo)+stored.ItemBytes(r.Storage.Input...))
 	if r.Compaction != nil {
 		// The answer, and what is sent of it.
 		n += 2 * r.Compaction.RetainedBytes()

@@ -240,15 +240,15 @@ func inCallOrder(items []item.Item, callees map[string]item.Callee) []item.Item 
 		return results
 	}
 
-	// The results of most steps have room on the stack.
-	var room [2][8]placedResult
-	places := room[0][:0]
+	// The results of most steps are on the stack.
+	var onStack [2][8]placedResult
+	places := onStack[0][:0]
 	for i := range results {
 		if by, known := callees[results[i].CallID]; known && results[i].Kind == item.Result {
 			places = append(places, placedResult{by.Recipient, by.At, i})
 		}
 	}
-	moved := append(room[1][:0], places...)
+	moved := append(onStack[1][:0], places...)
 	slices.SortFunc(places, func(a, b placedResult) int {
 		return cmp.Or(cmp.Compare(a.tool, b.tool), a.at-b.at)
 	})

@@ -184,7 +184,7 @@ func (r rendering) prompt(
 	msgs := before.messages(first, items, r.rc.Model.History == request.HistoryExact)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
 
-	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
+	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.capacity(before, msgs))
 	prompt, err := r.begin(ctx, prompt, head, first)
 	if err != nil {
 		return nil, err
@@ -229,9 +229,9 @@ const (
 	shortHead = 128
 )
 
-// room returns the capacity for msgs in a prompt, if their texts are as most are. To move
+// capacity returns the capacity for msgs in a prompt, if their texts are as most are. To move
 // a long prompt while it grows would copy it several times.
-func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
+func (r rendering) capacity(before *Prefix, msgs []harmony.Message) int {
 	// The prefix's length is known, and what follows it is short.
 	if before.settled > 0 {
 		return spareTokens
