@@ -28,7 +28,7 @@ type diagnosed struct {
 	// The turn is not the first of its reply.
 	later bool
 	// The prompt is remembered.
-	kept bool
+	remembered bool
 }
 
 // diagnose compares the prompt with those of its session, and with that of the reply that the request names.
@@ -64,7 +64,7 @@ func (t *Turn) diagnose(conversation *prompt.Conversation, rendered *prompt.Prom
 func (d *diagnosed) next(same int, call *engine.Request) {
 	d.call = call
 	if d.found != nil {
-		d.print, d.later, d.kept = d.print.Extend(same, call.Prompt), true, false
+		d.print, d.later, d.remembered = d.print.Extend(same, call.Prompt), true, false
 	}
 }
 
@@ -79,8 +79,8 @@ func (t *Turn) Diagnosis() *request.Diagnosis {
 
 // Began remembers the prompt, once: an engine has begun to answer it.
 func (d *diagnosed) Began() {
-	if d.found != nil && !d.kept {
-		d.kept = true
+	if d.found != nil && !d.remembered {
+		d.remembered = true
 		d.prompts.Keep(d.session, d.reply, d.print)
 	}
 }

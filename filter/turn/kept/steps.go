@@ -145,7 +145,7 @@ func (k *Items) GiveRoomBack(rc *request.Context) {
 	}
 }
 
-// insertKept is withKept for any reader.
+// insertKept is [Read] for any reader.
 func insertKept(
 	rc *request.Context, reasoned map[string]bool, items []item.Item, read textReader,
 ) (Items, error) {
@@ -281,7 +281,7 @@ type step struct {
 	answered bool
 }
 
-// maxKeptSteps bounds the steps for which the store is read: the last ones.
+// maxSteps bounds the steps for which the store is read: the last ones.
 const maxSteps = 1024
 
 // stepsWithCalls returns the steps that have calls: those after the last answer, or all.

@@ -4,7 +4,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/kept"
 )
 
-// reasoningText is the reasoning of a choice, up to maxKept bytes.
+// reasoningText is the reasoning of a choice, up to [kept.MaxBytes].
 type reasoningText struct {
 	text []byte
 	// There is more.
