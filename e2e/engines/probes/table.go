@@ -135,7 +135,8 @@ var table = append([]probe{
 	// Over gRPC SGLang 0.5.23 takes it and mixes the two up: which of them ends, and how, is chance.
 	{name: "its id is taken", kinds: jsonTokens + " vllm-grpc", script: slow, act: twice, vague: true},
 	{name: "its id is taken, whole", kinds: jsonTokens, script: slow, act: twice, vague: true, whole: true},
-	{name: "its client has left", script: slow, act: leave, vague: true},
+	// SGLang over HTTP notices it up to seconds later, and ends what has the id then: whether that is the next one is chance.
+	{name: "its client has left", kinds: ofVLLM + " llamacpp sglang-grpc", script: slow, act: leave, vague: true},
 }, refusals()...)
 
 // refusals are requests with one parameter that the engine does not take.
