@@ -54,22 +54,6 @@ func builtin(name tools.Builtin) *Builtin {
 	return nil
 }
 
-// FindBuiltin returns a built-in tool for a request of a tenant; nil if no server is
-// configured for it. labels are those of the configured servers, and client may be nil.
-func FindBuiltin(client *tools.Client, labels map[tools.Builtin]string, name tools.Builtin, tenant string) *Server {
-	b := builtin(name)
-	label, configured := labels[name]
-	if b == nil || !configured || client == nil {
-		return nil
-	}
-	server, ok := client.Server(label)
-	if !ok {
-		return nil // the configuration has been checked
-	}
-	server.Tenant = tenant
-	return &Server{Label: b.Namespace, MCP: server, Builtin: b, Known: b.Trained != nil}
-}
-
 // NamespaceOf returns the namespace in which the model sees a built-in tool; "" if
 // there is none of the name.
 func NamespaceOf(name tools.Builtin) string {

@@ -3,19 +3,21 @@
 // offered and under which names, the jobs that its calls become, and their bounds. It does
 // not know how a client names the servers or sees the results: that is the API's.
 //
-// An API reads a [Server] for each server and built-in tool of a request. Servers list
-// their tools ([List], or [ListJob]s of a reply), [Server.Offered] goes into the prompt, and
-// [Server.Job] makes the job of a call. The package does no I/O itself.
+// An API reads a request into an [Offer], with a [Server] for each server and built-in tool, and
+// gets back what the reply needs:
 //
-// The search for tools that the model does not see at once is here too ([Deferred]): two APIs
-// have it, each under names of its own.
+//	AddServer, AddBuiltin   a definition → a [Server], or the error by the member that is wrong
+//	Unlisted                servers list their tools: [List], or [ListJob]s of a reply
+//	Tools                   servers → namespaces for the prompt, and what a search has to find
+//	Called, Search          the reply: whose call it is, what a [Search] finds
+//
+// [Server.Job] makes the job of a call. The package does no I/O itself.
 package hosted
 
 import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -33,6 +35,9 @@ type Server struct {
 	Builtin     *Builtin // nil: the client names the server
 	MCP         *tools.Server
 	Allowed     *Filter // the tools that the request allows; nil: every tool
+	Later       *Filter // those that only a search offers; nil: none
+	Approval    Approval
+	Arguments   []Argument // of a built-in tool
 
 	// Known is that the tools are listed, or need no list; Failure why they could not be
 	// listed, "" if nothing failed.
@@ -60,28 +65,6 @@ func (f *Filter) Fits(t *tools.Tool) bool {
 		return false
 	}
 	return f.ReadOnly == nil || *f.ReadOnly == gjson.GetBytes(t.Annotations, "readOnlyHint").Bool()
-}
-
-// ErrNotConfigured is the error of [Find] for a label that is not configured.
-var ErrNotConfigured = errors.New("no server of this label is configured")
-
-// Find returns the server that a request of a tenant names: without a URL the one that
-// the operator has configured under the label, which is Trusted; else one of the
-// request's own, if the operator allows its host. Other errors than [ErrNotConfigured]
-// are those of [tools.Client.Allow], which are texts for clients.
-func Find(client *tools.Client, label, url, tenant string) (*tools.Server, error) {
-	if url != "" {
-		if err := client.Allow(url); err != nil {
-			return nil, err
-		}
-		return &tools.Server{Label: label, URL: strings.Clone(url), Tenant: tenant}, nil
-	}
-	server, ok := client.Server(label)
-	if !ok {
-		return nil, ErrNotConfigured
-	}
-	server.Tenant = tenant
-	return server, nil
 }
 
 // Tool returns the tool of a name, nil if the request has none.
@@ -121,6 +104,17 @@ func (s *Server) Names() []string {
 	return names
 }
 
+// Callable returns the tools of a name as the model calls them; "": all of the server's.
+func (s *Server) Callable(name string) []turn.ToolName {
+	var callable []turn.ToolName
+	for _, seen := range s.Names() {
+		if name == "" || s.ToModel(name) == seen {
+			callable = append(callable, turn.ToolName{Namespace: s.Label, Name: seen, Builtin: s.Space().System})
+		}
+	}
+	return callable
+}
+
 // Job returns the job of a call that the model has completed, under the server's name
 // of the tool; text is what the model wrote. A built-in tool runs in the session.
 func (s *Server) Job(call *turn.CalledTool, text, session string) tools.Job {
@@ -158,15 +152,6 @@ func (s *Server) Space() Space {
 	return Space{s.Label, s.Builtin != nil && s.Builtin.System}
 }
 
-// Offer takes tools that the server has listed for an earlier request. Tools that cannot be
-// offered are left out; the error, for the operator, names them.
-func (s *Server) Offer(rc *turn.RequestContext, listed []tools.Tool) error {
-	fit, odd := s.fit(rc, listed)
-	s.Import(fit)
-
-	return odd
-}
-
 // fit returns the tools that the operator allows and that can be offered; the error names
 // others.
 func (s *Server) fit(rc *turn.RequestContext, listed []tools.Tool) ([]tools.Tool, error) {
@@ -177,6 +162,22 @@ func (s *Server) fit(rc *turn.RequestContext, listed []tools.Tool) ([]tools.Tool
 	}
 
 	return fitTools(rc, listed)
+}
+
+// Reuse takes tools that the server has listed for an earlier request. Tools that cannot be
+// offered are left out; the error, for the operator, names them.
+func (s *Server) Reuse(rc *turn.RequestContext, listed []tools.Tool) error {
+	fit, odd := s.fit(rc, listed)
+	s.Import(fit)
+
+	return odd
+}
+
+// Take takes what came of [Server.List].
+func (s *Server) Take(result *tools.Result) {
+	if s.Failure = result.Error; s.Failure == "" {
+		s.Import(result.Tools)
+	}
 }
 
 // Import takes the tools that the server has listed for this request, as [Server.List]
@@ -214,8 +215,8 @@ func (s *Server) List(ctx context.Context, runner Runner, rc *turn.RequestContex
 	return result
 }
 
-// Covers reports whether a list has every tool that the request allows by its name.
-func (s *Server) Covers(listed []tools.Tool) bool {
+// covers reports whether a list has every tool that the request allows by its name.
+func (s *Server) covers(listed []tools.Tool) bool {
 	if s.Allowed == nil {
 		return true
 	}

@@ -55,7 +55,7 @@ func TestNumbered(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			h := &Server{Label: "docs", MCP: &tools.Server{}}
-			if odd := h.Offer(apitest.NewContext(), listed); odd != nil {
+			if odd := h.Reuse(apitest.NewContext(), listed); odd != nil {
 				t.Error(odd)
 			}
 			rc := apitest.NewContext()

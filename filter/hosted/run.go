@@ -87,8 +87,6 @@ func List(ctx context.Context, runner Runner, servers []*Server, rc *turn.Reques
 	// Only here, and in order, are the servers changed: lists may come in any order.
 	wait.Wait()
 	for i, s := range servers {
-		if s.Failure = results[i].Error; s.Failure == "" {
-			s.Import(results[i].Tools)
-		}
+		s.Take(&results[i])
 	}
 }

@@ -2,9 +2,11 @@ package hosted
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,15 +27,161 @@ type Deferred struct {
 	Namespace string
 	About     string // the description of the namespace
 	Tool      harmony.Tool
+	// Shown is what clients see of the tool where it is found: its name, or its definition.
+	Shown string
 }
 
-// SearchParameters are those of a search by words.
-const SearchParameters = `{"type":"object","properties":` +
+// Name is the name by which the model calls the tool.
+func (d *Deferred) Name() turn.ToolName {
+	return turn.ToolName{Namespace: d.Namespace, Name: d.Tool.Name}
+}
+
+// Own reports whether the tool is a function of the client without a namespace.
+func (d *Deferred) Own() bool { return d.Namespace == turn.FunctionsNamespace }
+
+// Spaces returns tools in their namespaces.
+func Spaces(deferred []Deferred) []harmony.Namespace {
+	spaces := make([]harmony.Namespace, len(deferred))
+	for i := range deferred {
+		d := &deferred[i]
+		spaces[i] = harmony.Namespace{Name: d.Namespace, Description: d.About, Tools: []harmony.Tool{d.Tool}}
+	}
+	return Merge(spaces)
+}
+
+// Merge puts the tools of a namespace that is there several times into the first. Only
+// namespaces with equal names are merged; names that differ and look the same to the model are
+// an error of the request, which is found later.
+func Merge(spaces []harmony.Namespace) []harmony.Namespace {
+	merged := make([]harmony.Namespace, 0, len(spaces))
+	at := make(map[string]int, len(spaces))
+	for _, space := range spaces {
+		// The order of the first occurrence stays: it is a part of the prefix that engines cache.
+		i, ok := at[space.Name]
+		if !ok {
+			at[space.Name] = len(merged)
+			// The array beyond the slice is the caller's: appending must not write into it.
+			space.Tools = slices.Clip(space.Tools)
+			merged = append(merged, space)
+			continue
+		}
+
+		merged[i].Tools = append(merged[i].Tools, space.Tools...)
+		if merged[i].Description == "" {
+			merged[i].Description = space.Description
+		}
+	}
+
+	return merged
+}
+
+// SearchTool is a function that searches for tools.
+type SearchTool struct {
+	Name      string
+	ByPattern bool // it takes a regular expression; otherwise words
+
+	// Client is that the client runs the search. It may describe it.
+	Client      bool
+	Description string
+	Parameters  json.RawMessage
+}
+
+// Function returns the search as the model sees it. about is what can be found.
+func (t *SearchTool) Function(about *SearchDescription) harmony.Tool {
+	f := harmony.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
+	switch {
+	case t.Client && len(f.Parameters) > 0:
+	case t.ByPattern:
+		f.Parameters = json.RawMessage(patternParameters)
+	default:
+		f.Parameters = json.RawMessage(searchParameters)
+	}
+	if !t.Client || f.Description == "" {
+		f.Description = about.String()
+	}
+	return f
+}
+
+// Search is the searches of a reply, and what they find.
+type Search struct {
+	Tools    []SearchTool
+	Deferred []Deferred
+	// Loaded are the tools that the model has already.
+	Loaded map[turn.ToolName]bool
+
+	rc *turn.RequestContext
+}
+
+// Search returns the searches, which find what is Deferred by now; nil: there are none. loaded are
+// the tools that the model has already; the map becomes the search's own.
+func (o *Offer) Search(loaded map[turn.ToolName]bool) *Search {
+	if len(o.Searches) == 0 {
+		return nil
+	}
+	return &Search{Tools: o.Searches, Deferred: o.Deferred, Loaded: loaded, rc: o.rc}
+}
+
+// Tool returns the search that a call is one of; nil: it is none.
+func (s *Search) Tool(call *turn.CalledTool) *SearchTool {
+	if s == nil || call.Namespace != turn.FunctionsNamespace {
+		return nil
+	}
+	for i := range s.Tools {
+		if s.Tools[i].Name == call.Name {
+			return &s.Tools[i]
+		}
+	}
+	return nil
+}
+
+// Find runs a search with what the model wrote. It returns the tools that fit best, without those
+// that the model has; it has them from now on. The texts of errors are for the model.
+func (s *Search) Find(t *SearchTool, text string) ([]Deferred, error) {
+	var left []*Deferred
+	for i := range s.Deferred {
+		if d := &s.Deferred[i]; !s.Loaded[d.Name()] {
+			left = append(left, d)
+		}
+	}
+
+	run := searchDeferred
+	if t.ByPattern {
+		run = matchDeferred
+	}
+	best, err := run(searchSteps(s.rc), left, SearchArguments(text))
+
+	found := make([]Deferred, len(best))
+	for i, k := range best {
+		found[i] = *left[k]
+		if s.Loaded == nil {
+			s.Loaded = map[turn.ToolName]bool{}
+		}
+		s.Loaded[found[i].Name()] = true
+	}
+	return found, err
+}
+
+// Bytes is about how much memory the definitions take; 0 for nil.
+func (s *Search) Bytes() int {
+	if s == nil {
+		return 0
+	}
+
+	n := 0
+	for i := range s.Deferred {
+		t := &s.Deferred[i].Tool
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	return n
+}
+
+// searchParameters are those of a search by words.
+const searchParameters = `{"type":"object","properties":` +
 	`{"query":{"type":"string","description":"What the tool should do, in a few words."},` +
 	`"limit":{"type":"integer","description":"The most tools to find. 8 if left out."}},"required":["query"]}`
 
-// PatternParameters are those of a search by a regular expression.
-const PatternParameters = `{"type":"object","properties":` +
+// patternParameters are those of a search by a regular expression.
+const patternParameters = `{"type":"object","properties":` +
 	`{"pattern":{"type":"string","description":"A regular expression, of 200 characters at most, that the name, ` +
 	`the description or the parameters of the tool match."},` +
 	`"limit":{"type":"integer","description":"The most tools to find. 8 if left out."}},"required":["pattern"]}`
@@ -96,8 +244,8 @@ func limitOf(arguments string) int {
 	return foundByDefault
 }
 
-// SearchSteps returns what takes the steps of a search of their share of the request's work.
-func SearchSteps(rc *turn.RequestContext) func(steps int) error {
+// searchSteps returns what takes the steps of a search of their share of the request's work.
+func searchSteps(rc *turn.RequestContext) func(steps int) error {
 	account := rc.Work.Part(context.Background(), maxSearch)
 	return func(steps int) error {
 		if account == nil {
@@ -107,10 +255,10 @@ func SearchSteps(rc *turn.RequestContext) func(steps int) error {
 	}
 }
 
-// SearchDeferred returns the indexes of the tools that fit the arguments of a search by words
+// searchDeferred returns the indexes of the tools that fit the arguments of a search by words
 // best, the best one first. It takes its steps of work before it works: an error of spend ends
 // it with [ErrWork].
-func SearchDeferred(spend func(steps int) error, candidates []*Deferred, arguments string) ([]int, error) {
+func searchDeferred(spend func(steps int) error, candidates []*Deferred, arguments string) ([]int, error) {
 	query := gjson.Get(arguments, "query")
 	// A model that mixes the two searches up means what it wrote.
 	if !query.Exists() {
@@ -139,10 +287,10 @@ var (
 	ErrWork    = errors.New("the search takes too much work: send fewer tools or a simpler pattern")
 )
 
-// MatchDeferred returns the indexes of the tools that match the regular expression in the
+// matchDeferred returns the indexes of the tools that match the regular expression in the
 // arguments of a search, in their order. Upper and lower case are the same. It takes its steps
 // of work before it works: an error of spend ends it with [ErrWork].
-func MatchDeferred(spend func(steps int) error, candidates []*Deferred, arguments string) ([]int, error) {
+func matchDeferred(spend func(steps int) error, candidates []*Deferred, arguments string) ([]int, error) {
 	pattern := gjson.Get(arguments, "pattern")
 	// Anthropic's own documentation has both names.
 	if !pattern.Exists() {

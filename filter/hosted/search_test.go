@@ -32,12 +32,12 @@ func TestMatchDeferred(t *testing.T) {
 		{`{"pattern":"(?i)reads"}`, []int{0}},
 		{`{"pattern":"zebra"}`, nil},
 	} {
-		if got, err := MatchDeferred(free, tools, c.arguments); err != nil || !slices.Equal(got, c.want) {
+		if got, err := matchDeferred(free, tools, c.arguments); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s finds %v, %v; want %v", c.arguments, got, err, c.want)
 		}
 	}
 	for _, arguments := range []string{`{}`, `{"pattern":""}`, `{"pattern":7}`, `{"pattern":"("}`, `{"pattern":"(?=a)"}`, `{"pattern":"` + strings.Repeat("a", 201) + `"}`, ``} {
-		if got, err := MatchDeferred(free, tools, arguments); !errors.Is(err, ErrPattern) {
+		if got, err := matchDeferred(free, tools, arguments); !errors.Is(err, ErrPattern) {
 			t.Errorf("%q finds %v, %v", arguments, got, err)
 		}
 	}
@@ -58,14 +58,14 @@ func TestMatchDeferredIsBounded(t *testing.T) {
 	for _, pattern := range []string{
 		strings.Repeat(".{0,1000}", 20) + "Q", strings.Repeat(`\\pL{0,999}`, 17), "(?:(?:a{9}){9}){9}", "((((a?b?){1,50}){1,10})|x){0,2}",
 	} {
-		if got, err := MatchDeferred(free, tools, `{"pattern":"`+pattern+`"}`); !errors.Is(err, ErrWork) {
+		if got, err := matchDeferred(free, tools, `{"pattern":"`+pattern+`"}`); !errors.Is(err, ErrWork) {
 			t.Errorf("%s finds %v, %v", pattern, got, err)
 		}
 	}
 
 	// The dearest that is allowed, until the steps are used up.
 	left, calls := 100_000, 0
-	_, err := MatchDeferred(func(steps int) error {
+	_, err := matchDeferred(func(steps int) error {
 		calls++
 		if left -= steps; left < 0 {
 			return errors.New("used up")

@@ -30,7 +30,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -83,7 +82,7 @@ func (a *API) read(
 	ctx context.Context, body []byte, rc *turn.RequestContext, purpose read.Purpose,
 ) (*request.Request, *apierror.Error) {
 	reader := read.Reader{
-		Sealer: a.Sealer, Servers: a.runner(), Tools: toolset.Config{Client: a.Tools, Builtins: a.Builtins},
+		Sealer: a.Sealer, Servers: a.runner(), Tools: hosted.Config{Client: a.Tools, Builtins: a.Builtins},
 	}
 	return reader.Read(ctx, body, rc, purpose)
 }

@@ -417,12 +417,12 @@ func TestLoopApproval(t *testing.T) {
 func TestLoopRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, param, says string }{
-		"an unknown server":            {`"input":"hi","tools":[{"type":"mcp","server_label":"other"}]`, "tools[0].server_url", "no server of this label"},
+		"an unknown server":            {`"input":"hi","tools":[{"type":"mcp","server_label":"other"}]`, "tools[0].server_url", "no server of this server_label"},
 		"a server that is not allowed": {`"input":"hi","tools":[{"type":"mcp","server_label":"other","server_url":"https://example.com/mcp"}]`, "tools[0].server_url", "allowed_hosts"},
 		"no label":                     {`"input":"hi","tools":[{"type":"mcp"}]`, "tools[0].server_label", "server_label"},
 		"one label twice":              {`"input":"hi","tools":[{"type":"mcp","server_label":"docs"},{"type":"mcp","server_label":"docs"}]`, "tools[1].server_label", "Two"},
 		"a connector":                  {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","connector_id":"x"}]`, "tools[0].connector_id", "server_url"},
-		"the functions' label":         {`"input":"hi","tools":[{"type":"mcp","server_label":"functions","server_url":"https://example.com/mcp"}]`, "tools[0].server_label", "namespace of the request's functions"},
+		"the functions' label":         {`"input":"hi","tools":[{"type":"mcp","server_label":"functions","server_url":"https://example.com/mcp"}]`, "tools[0].server_label", "namespace of the request's own tools"},
 		"a label that is too long":     {`"input":"hi","tools":[{"type":"mcp","server_label":"` + strings.Repeat("x", 257) + `"}]`, "tools[0].server_label", "longer than 256 bytes"},
 		"a strange approval":           {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","require_approval":"sometimes"}]`, "tools[0].require_approval", "always"},
 		"a header of HTTP's own":       {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","headers":{"Host":"x"}}]`, "tools[0].headers", "Host"},

@@ -34,7 +34,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/read"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -99,7 +98,7 @@ func (a *API) toolServers() hosted.Runner {
 func (a *API) reader() *read.Reader {
 	return &read.Reader{
 		Store: a.Store, Sealer: a.Sealer, Compactor: a.Compactor, Chains: a.Chains,
-		Tools: toolset.Config{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
+		Tools: hosted.Config{Client: a.Tools, Builtins: a.Builtins}, Servers: a.toolServers(),
 		UsagePerTurn: a.UsagePerTurn, ToolTimeout: a.ToolTimeout,
 	}
 }

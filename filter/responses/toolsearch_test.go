@@ -124,7 +124,7 @@ func TestToolSearchIsHistory(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		prompts[name] = apitest.Spell(t, request.Engine().Prompt)
-		if !request.Tools.Loaded[turn.ToolName{Namespace: "crm", Name: "list_orders"}] {
+		if !request.Tools.Search.Loaded[turn.ToolName{Namespace: "crm", Name: "list_orders"}] {
 			t.Errorf("%s: the search would find the tool again", name)
 		}
 		object := gjson.Parse(run(t, request, apitest.Said(ordersCall).Chunks(apitest.Size(3))))

@@ -33,7 +33,7 @@ type Reader struct {
 	// Sealer opens the signatures of thinking blocks, and search results; nil: they say nothing.
 	Sealer *seal.Sealer
 	// Tools is what the configuration says about tools, and Servers lets servers list them.
-	Tools   toolset.Config
+	Tools   hosted.Config
 	Servers hosted.Runner
 }
 

@@ -2,6 +2,7 @@ package toolset
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -71,7 +72,7 @@ func (r *Reader) joinTools() *apierror.Error {
 
 		// The tools of servers are known only here. A compaction keeps no result.
 		if last := len(items) - 1; j.path != "" && last >= 0 && items[last].Path == j.path {
-			items[last].Text = FoundText(available.foundTools(j.found))
+			items[last].Text = hosted.FoundText(hosted.Spaces(available.foundTools(j.found)))
 		}
 		told, err := available.apply(j)
 		if err != nil {

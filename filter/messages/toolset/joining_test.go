@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -21,7 +22,7 @@ func TestJoinedByReference(t *testing.T) {
 	for range 200 {
 		var input turn.Input
 		var ignored jsontext.Ignored
-		r := NewReader(Config{}, apitest.NewContext(), &input, &ignored)
+		r := NewReader(hosted.Config{}, apitest.NewContext(), &input, &ignored)
 		const most = 6
 		definitions := []byte("[")
 		for i := range most {

@@ -1,8 +1,7 @@
 package toolset
 
 import (
-	"errors"
-	"net/http"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // mcpServer is an entry of mcp_servers.
@@ -89,25 +88,27 @@ func readToolConfig(v jsontext.Field, ignored *jsontext.Ignored, enabled, deferr
 	})
 }
 
-// defers reports whether a search has to find a tool of the server.
-func (t *mcpToolset) defers(name string) bool {
-	if deferred, ok := t.deferred[name]; ok {
-		return deferred
+// filterLater returns the filter of the tools that a search has to find; nil: there are none. A
+// tool that has to be called must be known to the model at once.
+func (t *mcpToolset) filterLater(chosen string) *hosted.Filter {
+	f := &hosted.Filter{Except: map[string]bool{}}
+	// An empty map selects no tool; nil selects every one.
+	if !t.later {
+		f.Names = map[string]bool{}
 	}
-	return t.later
-}
-
-// defersAny reports whether a search has to find some tools of the server, if it has them.
-func (t *mcpToolset) defersAny() bool {
-	if t.later {
-		return true
-	}
-	for _, deferred := range t.deferred {
-		if deferred {
-			return true
+	for name, deferred := range t.deferred {
+		switch {
+		case deferred && !t.later:
+			f.Names[name] = true
+		case !deferred && t.later:
+			f.Except[name] = true
 		}
 	}
-	return false
+	if !t.later && len(f.Names) == 0 {
+		return nil
+	}
+	f.Except[chosen] = true
+	return f
 }
 
 // toolsetOf returns the toolset of a server; nil: it has none.
@@ -144,7 +145,7 @@ func (t *mcpToolset) filter() *hosted.Filter {
 
 // ReadServers reads mcp_servers. Without the loopback listener no server is called.
 func (r *Reader) ReadServers(v jsontext.Field) *apierror.Error {
-	if r.config.Client == nil {
+	if !r.offer.Runs() {
 		r.ignored.Add(v.Path)
 		return nil
 	}
@@ -213,53 +214,29 @@ func (s *mcpServer) readConfiguration(at jsontext.Field, ignored *jsontext.Ignor
 	})
 }
 
+// api is how this API defines servers.
+var api = hosted.API{
+	Label: "name", URL: "url", Token: "authorization_token", Container: "container_",
+	Shown: func(name string, _ *harmony.Tool) string { return name },
+}
+
 // findServer finds an MCP server: the configured one of its name, or one that the
 // configuration lets requests name.
 func (r *Reader) findServer(s *mcpServer) *apierror.Error {
-	switch s.name {
-	case "":
-		return apierror.Invalid(s.at.Path+".name", "An MCP server has no name. Give every server one.")
-	case turn.FunctionsNamespace:
-		return apierror.Invalid(s.at.Path+".name",
-			"The name %q is the namespace of the request's own tools. Give the MCP server another one.", s.name)
+	d := hosted.Definition{
+		At: s.at.Path, Label: s.name, URL: s.url, Token: s.token, Allowed: s.allowed, Off: !s.enabled,
 	}
-
-	h := &hosted.Server{Label: s.name, Allowed: s.allowed}
 	// A toolset is the newer form of tool_configuration, and counts where both are sent.
 	if t := r.served.toolsetOf(s.name); t != nil {
-		if f := t.filter(); f != nil {
-			h.Allowed = f
+		d.Allowed = cmp.Or(t.filter(), d.Allowed)
+		if len(r.offer.Searches) > 0 {
+			d.Later = t.filterLater(r.chosen)
 		}
-	}
-	// Nobody has to find a server that is switched off.
-	if !s.enabled {
-		return nil
 	}
 
 	// Clients of this API have to send a url, also of a server that the operator has configured.
-	url := s.url
-	if configured, ok := r.config.Client.Server(s.name); ok && configured.URL == url {
-		url = ""
+	if configured, ok := r.offer.Configured(s.name); ok && configured.URL == d.URL {
+		d.URL = ""
 	}
-	var err error
-	switch h.MCP, err = hosted.Find(r.config.Client, s.name, url, r.rc.Tenant); {
-	case errors.Is(err, hosted.ErrNotConfigured):
-		return apierror.Invalid(s.at.Path+".url",
-			"The MCP server %q has no url, and no server of this name is configured here. Send its "+
-				"url.", jsontext.Clip(s.name))
-	case err != nil:
-		return apierror.Invalid(s.at.Path+".url", "%s", err)
-	case h.MCP.Approval:
-		return apierror.Invalid(s.at.Path+".name",
-			"The operator requires approval for calls of the MCP server %q, and this API has no approvals. Leave "+
-				"the server out.", jsontext.Clip(s.name))
-	}
-
-	if s.token != "" {
-		if err := h.MCP.AddHeader(http.Header{"Authorization": {"Bearer " + s.token}}); err != nil {
-			return apierror.Invalid(s.at.Path+".authorization_token", "%s", err)
-		}
-	}
-	r.served.servers = append(r.served.servers, h)
-	return nil
+	return r.offer.AddServer(&d)
 }

@@ -3,7 +3,6 @@ package toolset
 import (
 	"cmp"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -20,16 +19,11 @@ import (
 
 // serverTools are the tools of a request that the filter runs.
 type serverTools struct {
-	servers     []*hosted.Server // built-in tools first
 	defined     []mcpServer
 	toolsets    []mcpToolset
 	maxSearches int    // 0: any number
 	container   string // that the request names, or else the one of the conversation
 	named       bool   // the request names it
-
-	// later are the tools that only a search finds, in the order of the servers; known once the
-	// servers have listed their tools.
-	later []Deferred
 }
 
 // builtinOf returns the built-in tool of a tool's type, which ends with the date of its
@@ -47,7 +41,7 @@ func builtinOf(kind string) tools.Builtin {
 // or a tool that Anthropic's service runs. Where the filter cannot run
 // it, it is ignored: most clients can do without.
 func (r *Reader) readServerTool(kind string, v jsontext.Field) *apierror.Error {
-	if kind == "mcp_toolset" && r.config.Client != nil {
+	if kind == "mcp_toolset" && r.offer.Runs() {
 		return r.readToolset(v)
 	}
 	if family := toolsetOf(kind); family != "" {
@@ -56,7 +50,10 @@ func (r *Reader) readServerTool(kind string, v jsontext.Field) *apierror.Error {
 	if name := names.SearchOf(kind); name != "" {
 		return r.readSearch(kind, name, v)
 	}
-	s := hosted.FindBuiltin(r.config.Client, r.config.Builtins, builtinOf(kind), r.rc.Tenant)
+	s, err := r.offer.AddBuiltin(builtinOf(kind), kind, v.Path)
+	if err != nil {
+		return err
+	}
 	if s == nil {
 		// A tool that says what it takes is one that the client runs, whatever its type is.
 		if v.Get("input_schema").IsObject() {
@@ -66,14 +63,6 @@ func (r *Reader) readServerTool(kind string, v jsontext.Field) *apierror.Error {
 		r.noteAbsent(v.Result)
 		return nil
 	}
-
-	// Two versions of a tool are two types, and still one tool to the model.
-	for _, other := range r.served.servers {
-		if other.Builtin == s.Builtin {
-			return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", jsontext.Clip(kind))
-		}
-	}
-	r.served.servers = append(r.served.servers, s)
 
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
@@ -125,7 +114,7 @@ func (r *Reader) findServers() *apierror.Error {
 	}
 
 	isBuiltin := func(s *hosted.Server) bool { return s.Builtin != nil }
-	if served.named && !slices.ContainsFunc(served.servers, isBuiltin) {
+	if served.named && !slices.ContainsFunc(r.offer.Servers, isBuiltin) {
 		r.ignored.Add("container")
 	}
 	return nil
@@ -192,14 +181,9 @@ func (n *refused) err(one, several string) *apierror.Error {
 	return apierror.Invalid(n.path, "%s", apierror.One(n.list, one, several))
 }
 
-// offerServed offers the tools of the servers that are known. Earlier calls of them get
-// the names that the model sees.
-func (r *Reader) offerServed() {
-	later := map[turn.ToolName]bool{}
-	for i := range r.served.later {
-		later[r.served.later[i].key()] = true
-	}
-	for _, s := range r.served.servers {
+// renameCalls gives earlier calls of servers' tools the names that the model sees.
+func (r *Reader) renameCalls() {
+	for _, s := range r.offer.Servers {
 		for i := range r.input.Items {
 			item := &r.input.Items[i]
 			isCall := item.Kind == turn.Call && !item.Builtin && item.Namespace == s.Label
@@ -208,80 +192,47 @@ func (r *Reader) offerServed() {
 				item.Name = s.ToModel(item.Name)
 			}
 		}
-
-		space := s.Offered()
-		if s.Builtin == nil {
-			space.Tools = slices.DeleteFunc(space.Tools, func(t harmony.Tool) bool {
-				return later[turn.ToolName{Namespace: space.Name, Name: t.Name}]
-			})
-		}
-		switch {
-		case s.Space().System:
-			r.input.Builtins = append(r.input.Builtins, space)
-		case len(space.Tools) > 0:
-			r.input.Tools = append(r.input.Tools, space)
-		}
 	}
 }
-
-// codeUnavailable is the code of an error that says that a tool that has to be called is
-// missing.
-const codeUnavailable = "tool_unavailable"
 
 // choose settles which tools tool_choice demands, once all tools are known.
 func (r *Reader) choose() *apierror.Error {
-	if name := r.chosen; name != "" {
-		r.input.Choice.Allowed = r.named(name)
-		_, later := r.deferred[name]
-		// A deferred tool is not offered yet, and can be demanded all the same.
-		own := later || slices.ContainsFunc(r.input.Tools, func(space harmony.Namespace) bool {
-			isNamed := func(t harmony.Tool) bool { return t.Name == name }
-			return space.Name == turn.FunctionsNamespace && slices.ContainsFunc(space.Tools, isNamed)
-		})
-		if own || r.input.Choice.Allowed[0].Namespace != turn.FunctionsNamespace {
-			return nil
-		}
-	} else if len(r.input.Builtins)+len(r.input.Tools) > 0 {
-		return nil
+	if r.chosen == "" {
+		return r.offer.CheckRequired(r.input)
 	}
 
-	// What the client demands may be a tool of the server that has failed: that is why it is
-	// missing.
-	failed := slices.IndexFunc(r.served.servers, func(s *hosted.Server) bool { return s.Failure != "" })
-	if r.input.Choice.Required && failed >= 0 {
-		s := r.served.servers[failed]
-		return apierror.New(http.StatusFailedDependency, codeUnavailable, "tool_choice",
-			"The field \"tool_choice\" asks for a call, but the tools of the MCP server %q could not be listed: "+
-				"%s", jsontext.Clip(s.Label), s.Failure)
+	var known bool
+	if r.input.Choice.Allowed, known = r.named(r.chosen); known {
+		return nil
 	}
-	return nil
+	// What the client demands may be a tool of the server that has failed. Of a name that nobody
+	// has, preparing the turn says so.
+	return r.offer.Unavailable()
 }
 
 // named returns the tools of a name: the client's, a built-in tool's, or those of MCP
-// servers and of the client's toolsets.
-func (r *Reader) named(name string) []turn.ToolName {
+// servers and of the client's toolsets. known is false of a name that nobody has.
+func (r *Reader) named(name string) (_ []turn.ToolName, known bool) {
 	own := []turn.ToolName{toolName(name)}
 	// A name of the client's own tools means that tool, whatever the servers list.
 	if slices.ContainsFunc(r.tools, func(t harmony.Tool) bool { return t.Name == name }) {
-		return own
+		return own, true
 	}
 
 	var found []turn.ToolName
-	for _, s := range r.served.servers {
+	for _, s := range r.offer.Servers {
 		switch {
 		case s.Builtin != nil && s.Builtin.Block == name:
-			for _, tool := range s.Names() {
-				found = append(found, turn.ToolName{Namespace: s.Label, Name: tool, Builtin: s.Space().System})
-			}
+			found = append(found, s.Callable("")...)
 		case s.Builtin == nil && s.Tool(name) != nil:
-			found = append(found, turn.ToolName{Namespace: s.Label, Name: s.ToModel(name)})
+			found = append(found, s.Callable(name)...)
 		}
 	}
 
 	found = append(found, members(r.toolsets, name)...)
-	// Of a name that nobody has, preparing the turn says so.
-	if len(found) == 0 {
-		return own
+	if len(found) > 0 {
+		return found, true
 	}
-	return found
+	// A deferred tool is not offered yet, and can be demanded all the same.
+	return own, r.deferred(name) >= 0
 }

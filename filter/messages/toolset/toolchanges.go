@@ -101,8 +101,8 @@ type availability struct {
 	// The client's functions, the deferred tools of servers, these also by the names that clients
 	// know, and which of both the model has been shown.
 	functions map[string]*definedTool
-	later     map[turn.ToolName]*Deferred
-	named     map[string][]*Deferred
+	later     map[turn.ToolName]*hosted.Deferred
+	named     map[string][]hosted.Deferred
 	shown     map[turn.ToolName]bool
 	// repeated are the names of tools of servers that the results of searches have so far.
 	repeated map[string]bool
@@ -159,22 +159,23 @@ func (a *availability) changes() []byte {
 func (r *Reader) newAvailability() *availability {
 	a := &availability{
 		r: r, functions: map[string]*definedTool{}, shown: map[turn.ToolName]bool{},
-		later: map[turn.ToolName]*Deferred{}, named: map[string][]*Deferred{}, repeated: map[string]bool{},
+		later: map[turn.ToolName]*hosted.Deferred{}, named: map[string][]hosted.Deferred{}, repeated: map[string]bool{},
 	}
 	for _, t := range r.tools {
 		a.functions[t.Name] = &definedTool{Tool: t}
 		a.shown[toolName(t.Name)] = true
 	}
-	for name, t := range r.deferred {
-		a.functions[name] = &definedTool{Tool: t, strict: r.strict[name]}
-	}
-	for i := range r.served.later {
-		t := &r.served.later[i]
-		a.later[t.key()], a.named[t.Shown] = t, append(a.named[t.Shown], t)
+	for i := range r.offer.Deferred {
+		d := &r.offer.Deferred[i]
+		if d.Own() {
+			a.functions[d.Shown] = &definedTool{Tool: d.Tool, strict: r.strict[d.Shown]}
+			continue
+		}
+		a.later[d.Name()], a.named[d.Shown] = d, append(a.named[d.Shown], *d)
 	}
 
 	// What find may go through for one name: the list of a server is none of the request's bytes.
-	for _, s := range r.served.servers {
+	for _, s := range r.offer.Servers {
 		a.compared += 1 + len(s.Tools)
 	}
 	for i := range r.toolsets {
@@ -185,8 +186,8 @@ func (r *Reader) newAvailability() *availability {
 
 // foundTools returns the tools that a search has named: a function of the client, or the tools of
 // servers that have the name. One that is gone was a function.
-func (a *availability) foundTools(list []string) []*Deferred {
-	var found []*Deferred
+func (a *availability) foundTools(list []string) []hosted.Deferred {
+	var found []hosted.Deferred
 	for _, name := range list {
 		if served := a.named[name]; a.functions[name] == nil && served != nil {
 			// A search does not find again what the model has. A name that came with each result would
@@ -197,8 +198,8 @@ func (a *availability) foundTools(list []string) []*Deferred {
 			a.repeated[name] = true
 			continue
 		}
-		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{Name: name}}
-		found = append(found, &Deferred{own, name})
+		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: harmony.Tool{Name: name}, Shown: name}
+		found = append(found, own)
 	}
 	return found
 }
@@ -214,7 +215,7 @@ func (a *availability) apply(j *Joining) (told string, err *apierror.Error) {
 			continue
 		}
 		for _, t := range a.named[name] {
-			if a.show(j, t.key()) {
+			if a.show(j, t.Name()) {
 				reference := jsontext.AppendString([]byte(`{"type":"mcp_tool_reference","server_name":`), t.Namespace)
 				reference = jsontext.AppendString(append(reference, `,"name":`...), name)
 				a.note(t.Namespace+"."+name, "tool_addition", string(append(reference, '}')))
@@ -366,7 +367,7 @@ func (a *availability) find(change *Change) ([]turn.ToolName, *apierror.Error) {
 		if a.functions[change.name] != nil {
 			return []turn.ToolName{toolName(change.name)}, nil
 		}
-		for _, s := range r.served.servers {
+		for _, s := range r.offer.Servers {
 			if s.Builtin != nil && s.Builtin.Block == change.name {
 				return a.toolsOf(s), nil
 			}
@@ -381,7 +382,7 @@ func (a *availability) find(change *Change) ([]turn.ToolName, *apierror.Error) {
 		return nil, unresolved(change, "name", change.name)
 	}
 
-	for _, s := range r.served.servers {
+	for _, s := range r.offer.Servers {
 		switch {
 		case s.Builtin != nil || s.Label != change.server:
 			continue
@@ -393,10 +394,10 @@ func (a *availability) find(change *Change) ([]turn.ToolName, *apierror.Error) {
 		case s.Tool(change.name) == nil:
 			return nil, unresolved(change, "name", change.name)
 		}
-		return []turn.ToolName{{Namespace: s.Label, Name: s.ToModel(change.name)}}, nil
+		return s.Callable(change.name), nil
 	}
 	// Without a loopback listener the servers of a request are ignored.
-	if r.config.Client == nil {
+	if !r.offer.Runs() {
 		return nil, nil
 	}
 	return nil, unresolved(change, "server_name", change.server)
@@ -408,10 +409,7 @@ func (a *availability) toolsOf(s *hosted.Server) []turn.ToolName {
 		return tools
 	}
 
-	var tools []turn.ToolName
-	for _, name := range s.Names() {
-		tools = append(tools, turn.ToolName{Namespace: s.Label, Name: name, Builtin: s.Space().System})
-	}
+	tools := s.Callable("")
 	if a.all == nil {
 		a.all = map[*hosted.Server][]turn.ToolName{}
 	}

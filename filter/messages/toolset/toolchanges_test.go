@@ -17,7 +17,7 @@ func TestToolChangesPay(t *testing.T) {
 	const steps = 1000
 	served := []*hosted.Server{{Label: "docs", Known: true, Tools: make([]tools.Tool, comparedInStep*steps/10)}}
 	r := &Reader{rc: &turn.RequestContext{Work: work.New(context.Background(), steps)}}
-	r.served.servers = served
+	r.offer.Servers = served
 	a := r.newAvailability()
 
 	for made := 0; ; made++ {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -103,18 +104,18 @@ func (r *Reader) parseTool(v jsontext.Field, published *clientTool) (t definedTo
 
 // deferTool notes a tool that is offered once the conversation refers to it.
 func (r *Reader) deferTool(t harmony.Tool, strict bool) {
-	if r.deferred == nil {
-		r.deferred, r.strict = map[string]harmony.Tool{}, map[string]bool{}
+	if r.strict == nil {
+		r.strict = map[string]bool{}
 	}
 
-	r.strict[t.Name] = strict
 	// A reference names the tool alone, so that two of one name could not be told apart.
-	if _, twice := r.deferred[t.Name]; twice {
+	if _, twice := r.strict[t.Name]; twice {
 		r.twice = append(r.twice, t.Name)
 	} else {
-		r.deferredNames = append(r.deferredNames, t.Name)
+		own := hosted.Deferred{Namespace: turn.FunctionsNamespace, Tool: t, Shown: t.Name}
+		r.offer.Deferred = append(r.offer.Deferred, own)
 	}
-	r.deferred[t.Name] = t
+	r.strict[t.Name] = strict
 }
 
 // withExamples returns a description with examples of a tool's input.
@@ -141,7 +142,10 @@ func (r *Reader) Offer() *apierror.Error {
 			apierror.One(r.twice, "Two tools have the name %s.", "Two tools have each of the names %s."))
 	}
 
-	r.deferServed()
+	served, err := r.offer.Tools()
+	if err != nil {
+		return err
+	}
 	r.offerSearches()
 	if len(r.tools) > 0 {
 		r.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: r.tools}}
@@ -151,7 +155,9 @@ func (r *Reader) Offer() *apierror.Error {
 		return err
 	}
 
-	r.offerServed()
+	r.renameCalls()
+	r.input.Tools = append(r.input.Tools, served.Tools...)
+	r.input.Builtins = append(r.input.Builtins, served.Builtins...)
 	// A summary calls no tool.
 	if r.compacts {
 		return nil

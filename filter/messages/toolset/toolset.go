@@ -7,6 +7,7 @@
 //	blocks that refer to tools, or change them    → Join makes an item of the conversation, whose
 //	                                                tools the [Joining] gathers (Refers, ReadChange)
 //
+// Servers, searches and what they find go into a [hosted.Offer], which is the same in all APIs.
 // Which names are tools, and whose, is known only at the end. Finish finds the servers, the
 // reply lets those that are Unlisted list their tools, and then Offer gives the turn's input its
 // tools, and each item what joins there:
@@ -15,7 +16,7 @@
 //	servers     ─┼→ Finish → Offer ┼→ Items of the kind Tools, and what the model is told there
 //	joinings    ─┘                 └→ Settle: [Called], what the reply needs
 //
-// [Called] is for the reply: which calls are made here, what a [Search] finds, which tools were
+// [Called] is for the reply: which calls are made here, what a search finds, which tools were
 // withdrawn.
 //
 // The package does no I/O: servers list their tools as jobs of the reply. It knows neither the
@@ -23,45 +24,32 @@
 package toolset
 
 import (
-	"slices"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Config is what the configuration says about tools.
-type Config struct {
-	// Client calls the tools of MCP servers; nil: requests can have none.
-	Client *tools.Client
-	// Builtins are the labels of the configured servers that implement built-in
-	// tools.
-	Builtins map[tools.Builtin]string
-}
-
 // Reader reads the tools of a request, and offers them to the model.
 type Reader struct {
-	config Config
-	rc     *turn.RequestContext
+	rc *turn.RequestContext
 
 	// Where what is read goes.
 	input   *turn.Input
 	ignored *jsontext.Ignored
 
-	// The client's tools: those that are offered from the beginning, and those that are
-	// offered once the conversation refers to them, with their names in order, whether they are
-	// strict and the names that several of them have.
-	tools         []harmony.Tool
-	deferred      map[string]harmony.Tool
-	deferredNames []string
-	strict        map[string]bool
-	twice         []string
-	// The searches for deferred tools that run here, by name. unsearchable is that one cannot.
-	searches     []string
+	// The servers and built-in tools, the searches that run here, and the tools that are offered
+	// once the conversation refers to them, or a search finds them.
+	offer hosted.Offer
+	// unsearchable is that a search cannot run here.
 	unsearchable bool
+
+	// The client's tools that are offered from the beginning. Of deferred ones: whether they are
+	// strict, and the names that several of them have.
+	tools  []harmony.Tool
+	strict map[string]bool
+	twice  []string
 	// toolsets are the client's toolsets, each a namespace.
 	toolsets []harmony.Namespace
 	// absent are the names of tools that the filter does not run; nil: there are none.
@@ -82,8 +70,10 @@ type Reader struct {
 
 // NewReader returns a reader of a request's tools, which go into input. What has no effect goes
 // into ignored.
-func NewReader(config Config, rc *turn.RequestContext, input *turn.Input, ignored *jsontext.Ignored) Reader {
-	return Reader{config: config, rc: rc, input: input, ignored: ignored}
+func NewReader(
+	config hosted.Config, rc *turn.RequestContext, input *turn.Input, ignored *jsontext.Ignored,
+) Reader {
+	return Reader{offer: hosted.NewOffer(&api, config, rc), rc: rc, input: input, ignored: ignored}
 }
 
 // ForSummary is that the reply is a compaction: no tool has to be called, and the changes of
@@ -109,26 +99,18 @@ func (r *Reader) Finish() *apierror.Error {
 }
 
 // Unlisted returns the servers that have to list their tools before they are offered.
-func (r *Reader) Unlisted() []*hosted.Server {
-	if r.input.NoCalls {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(r.served.servers), func(s *hosted.Server) bool { return s.Known })
-}
+func (r *Reader) Unlisted() []*hosted.Server { return r.offer.Unlisted(r.input, nil) }
 
 // RunsHere reports whether the filter runs tools of the request, or searches for them.
-func (r *Reader) RunsHere() bool { return len(r.served.servers)+len(r.searches) > 0 }
+func (r *Reader) RunsHere() bool { return len(r.offer.Servers)+len(r.offer.Searches) > 0 }
 
 // Called is what the reply has to know of the tools of a request.
 type Called struct {
-	// The tools that the filter runs: the most searches, 0: any number; and the session in
-	// which the built-in tools of the conversation run.
-	Hosted      map[hosted.Space]*hosted.Server
+	// MaxSearches is the most searches of the web; 0: any number. The search for tools is known once
+	// the tools are listed.
+	hosted.Called
 	MaxSearches int
-	Container   string
 
-	// Search is the searches for tools; nil: there are none, or tools are not listed yet.
-	Search *Search
 	// Withdrawn are the tools that the conversation has withdrawn; nil: there are none, or tools
 	// are not listed yet.
 	Withdrawn map[turn.ToolName]bool
@@ -137,22 +119,9 @@ type Called struct {
 	Changes []byte
 }
 
-// containerPrefix begins the ids of containers.
-const containerPrefix = "container_"
-
 // Called returns the tools that the filter runs, once Finish has found the servers.
 func (r *Reader) Called() Called {
-	c := Called{MaxSearches: r.served.maxSearches, Container: r.served.container}
-	for _, s := range r.served.servers {
-		if c.Hosted == nil {
-			c.Hosted = map[hosted.Space]*hosted.Server{}
-		}
-		c.Hosted[s.Space()] = s
-		if s.Builtin != nil && c.Container == "" {
-			c.Container = r.rc.NewID(containerPrefix)
-		}
-	}
-	return c
+	return Called{Called: r.offer.Called(r.served.container), MaxSearches: r.served.maxSearches}
 }
 
 // Settle adds what only Offer has shown.
@@ -161,7 +130,7 @@ func (r *Reader) Settle(c *Called) {
 }
 
 // Bytes is about how many bytes of the client's are kept.
-func (c *Called) Bytes() int { return c.Search.bytes() + len(c.Changes) }
+func (c *Called) Bytes() int { return c.Search.Bytes() + len(c.Changes) }
 
 // Refers notes that the conversation refers to a tool, and reports whether it is the first
 // time: a tool joins where it is found first.

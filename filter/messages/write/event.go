@@ -30,9 +30,9 @@ func (e *encoder) Open(dst []byte, p *reply.Part) []byte {
 	b.text, b.hosts = b.text[:0], nil
 	b.input.reset()
 	call := p.Call
-	if p.Maker == reply.ByFilter && !e.request.Tools.Search.Has(call) {
+	if p.Maker == reply.ByFilter && e.request.Tools.Search.Tool(call) == nil {
 		// Clients know the tool by its server's name, not by the one that the model was offered.
-		b.hosts = e.request.Tools.Hosted[hosted.SpaceOf(call)]
+		b.hosts = e.request.Tools.Server(call)
 		call = b.hosts.Named(call)
 	}
 

@@ -10,23 +10,19 @@ import (
 
 // list is the first stage of a preflight: the servers list their tools.
 func (e *encoder) list(dst []byte) ([]byte, reply.Step, *apierror.Error) {
-	unlisted := e.request.Preflight.Unlisted
-	jobs := make([]reply.Job, len(unlisted))
-	for i, s := range unlisted {
-		list := hosted.ListJob{Runner: e.request.Services.Servers, Server: s, Request: e.request.Context}
-		jobs[i] = reply.Job{Do: list, Done: func(dst []byte, result any, err error) ([]byte, *apierror.Error) {
-			// A job that was cancelled or has panicked has no result; err says why.
-			listed, ok := result.(tools.Result)
-			if !ok {
-				listed = tools.Result{Error: "The server could not be asked.", Cause: err}
-			}
-			if s.Failure = listed.Error; s.Failure == "" {
-				s.Import(listed.Tools)
-			}
-			e.reply.NoteServer(s.MCP.Label, listed.Cause)
-			return dst, nil
-		}}
+	for _, s := range e.request.Preflight.Unlisted {
+		e.reply.Start(&reply.Run{
+			Job:    hosted.ListJob{Runner: e.request.Services.Servers, Server: s, Request: e.request.Context},
+			Server: s.MCP.Label,
+			// Clients of this API see nothing of the list.
+			Show: func(dst []byte, result *tools.Result) []byte {
+				s.Take(result)
+				return dst
+			},
+		})
 	}
+
+	dst, jobs := e.reply.Runs(dst)
 	return dst, reply.Step{Jobs: jobs, Then: e.prepare}, nil
 }
 

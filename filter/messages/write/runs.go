@@ -26,7 +26,7 @@ func (e *encoder) Maker(call *turn.CalledTool, last bool) reply.Maker {
 		return reply.ByNobody
 	case e.request.Corrects && !last && call.Namespace == "":
 		return reply.ByNobody
-	case e.request.Tools.Hosted[hosted.SpaceOf(call)] != nil, e.request.Tools.Search.Has(call):
+	case e.request.Tools.Server(call) != nil, e.request.Tools.Search.Tool(call) != nil:
 		return reply.ByFilter
 	}
 	return reply.ByClient
@@ -39,10 +39,10 @@ func (e *encoder) Corrected(last bool) bool {
 
 // run returns the run of a complete call.
 func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
-	if e.request.Tools.Search.Has(p.Call) {
-		return e.runSearch(p, refused)
+	if search := e.request.Tools.Search.Tool(p.Call); search != nil {
+		return e.runSearch(search, p, refused)
 	}
-	server := e.request.Tools.Hosted[hosted.SpaceOf(p.Call)]
+	server := e.request.Tools.Server(p.Call)
 	made := hostedCall{server: server, call: server.Named(p.Call)}
 	if refused != nil {
 		made.code = "too_many_requests"

@@ -4,7 +4,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages/names"
-	"github.com/envoy-harmony/envoy-harmony/filter/messages/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -12,17 +11,16 @@ import (
 
 // runSearch returns the run of a search, whose result is known at once: the search takes no
 // server.
-func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
+func (e *encoder) runSearch(search *hosted.SearchTool, p *reply.Part, refused *tools.Result) *reply.Run {
 	// Of a search that breaks a bound nothing is found. The client gets the reason.
-	var found []*toolset.Deferred
+	var found []hosted.Deferred
 	code, result := "", refused
 	if refused != nil {
 		code = "too_many_requests"
 	} else {
 		var err error
-		spend := hosted.SearchSteps(e.request.Context)
-		found, err = e.request.Tools.Search.Find(spend, p.Call.Name, hosted.SearchArguments(string(p.Whole)))
-		result = &tools.Result{Text: toolset.FoundText(found)}
+		found, err = e.request.Tools.Search.Find(search, string(p.Whole))
+		result = &tools.Result{Text: hosted.FoundText(hosted.Spaces(found))}
 		if err != nil {
 			code, result = "invalid_tool_input", &tools.Result{Error: "Nothing was searched: " + err.Error() + "."}
 		}
@@ -33,14 +31,14 @@ func (e *encoder) runSearch(p *reply.Part, refused *tools.Result) *reply.Run {
 		return e.appendBlock(dst, appendFound(nil, call, found, code, result))
 	}}
 	if len(found) > 0 {
-		run.Joins = &turn.JoinedTools{Namespaces: toolset.Spaces(found)}
+		run.Joins = &turn.JoinedTools{Namespaces: hosted.Spaces(found)}
 	}
 	return run
 }
 
 // appendFound appends the block of a search's outcome.
 func appendFound(
-	dst []byte, call *turn.CalledTool, found []*toolset.Deferred, code string, result *tools.Result,
+	dst []byte, call *turn.CalledTool, found []hosted.Deferred, code string, result *tools.Result,
 ) []byte {
 	dst = append(dst, `{"type":"tool_search_tool_result","tool_use_id":`...)
 	dst = append(jsontext.AppendString(dst, names.ShownSearch(call.ID)), `,"content":`...)

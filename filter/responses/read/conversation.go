@@ -6,7 +6,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -17,7 +16,7 @@ type readConversation struct {
 	rc     *turn.RequestContext
 	// What is remembered of the responses that the request continues; nil: nothing.
 	chain  *chain
-	hosted map[hosted.Space]*toolset.Server
+	hosted map[hosted.Space]*hosted.Server
 }
 
 // Items implements [request.Conversation].

@@ -33,7 +33,7 @@ type decoder struct {
 func (a *Reader) newDecoder(rc *turn.RequestContext) *decoder {
 	d := &decoder{reader: a, rc: rc, id: rc.NewID("resp_")}
 	d.fields = newFieldReader(a, rc)
-	d.tools = toolset.NewReader(&a.Tools, rc, &d.fields.input, &d.fields.echo.tools, &d.fields.ignored)
+	d.tools = toolset.NewReader(a.Tools, rc, &d.fields.input, &d.fields.echo.tools, &d.fields.ignored)
 	d.fields.tools = d.tools
 	d.items = itemReader{reader: a, rc: rc, ignored: &d.fields.ignored}
 	return d

@@ -7,25 +7,13 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // newPreflight is nil where the model can be called at once.
 func (d *decoder) newPreflight(ctx context.Context) (*request.Preflight, *apierror.Error) {
-	p := &request.Preflight{Preparation: d}
-	for _, h := range d.tools.Hosted {
-		if h.Known {
-			continue
-		}
-		if listed, ok := d.items.state.listed[h.Label]; ok && h.Builtin == nil && h.Covers(listed) {
-			// What is left out was logged when the tools were listed.
-			_ = h.Offer(d.rc, listed)
-		} else if !d.fields.input.NoCalls {
-			p.Unlisted = append(p.Unlisted, h)
-		}
-	}
+	p := &request.Preflight{Preparation: d, Unlisted: d.tools.Unlisted(d.items.state.listed)}
 
 	var err *apierror.Error
 	if p.Approved, err = d.findApproved(ctx); err != nil {
@@ -39,31 +27,23 @@ func (d *decoder) newPreflight(ctx context.Context) (*request.Preflight, *apierr
 		return nil, apierror.Invalid(p.Approved[0].At,
 			"A conversation that is compacted cannot continue with a call. Send the approval in a request of its own.")
 	case d.rc.Unbounded && !compacts:
-		d.listNow(ctx, p.Unlisted)
-		return nil, d.tools.OfferHosted()
+		// No reply could have the preflight, and no call is made.
+		hosted.List(ctx, d.reader.Servers, p.Unlisted, d.rc)
+		return nil, d.tools.Offer()
 	case len(p.Unlisted)+len(p.Approved) == 0, compacts:
-		return nil, d.tools.OfferHosted()
+		return nil, d.tools.Offer()
 	}
 
 	return p, nil
 }
 
-// listNow lets servers list their tools for a prompt that no model gets. Nothing is
-// stored, and no call is made.
-func (d *decoder) listNow(ctx context.Context, unlisted []*toolset.Server) {
-	servers := make([]*hosted.Server, len(unlisted))
-	for i, h := range unlisted {
-		servers[i] = &h.Server
-	}
-	hosted.List(ctx, d.reader.Servers, servers, d.rc)
-}
-
 // Offer implements [request.Preparation].
 func (d *decoder) Offer(r *request.Request) *apierror.Error {
-	if err := d.tools.OfferHosted(); err != nil {
+	if err := d.tools.Offer(); err != nil {
 		return err
 	}
-	r.Tools.Deferred, r.IgnoredFields = d.tools.Deferred, d.fields.ignored
+	d.tools.Settle(&r.Tools)
+	r.IgnoredFields = d.fields.ignored
 	return nil
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -44,7 +43,7 @@ type Reader struct {
 	Compactor *seal.Sealer
 
 	// Tools is what the configuration says about tools, and Servers lets servers list them.
-	Tools   toolset.Config
+	Tools   hosted.Config
 	Servers hosted.Runner
 
 	// What the operator sets for all responses: see [request.Options].

@@ -95,7 +95,7 @@ func (s *serverState) noteList(label string, listed []tools.Tool) {
 }
 
 // noteHosted notes the names of the tools that are called here.
-func (s *serverState) noteHosted(spaces map[hosted.Space]*toolset.Server) {
+func (s *serverState) noteHosted(spaces map[hosted.Space]*hosted.Server) {
 	for space, h := range spaces {
 		for name, seen := range h.Numbered {
 			s.noteName(turn.ToolName{Namespace: space.Name, Name: name}, seen)

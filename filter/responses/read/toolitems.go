@@ -15,8 +15,8 @@ import (
 // toolItems reads the items that bring tools: additional_tools, and searches for tools
 // with their outputs.
 type toolItems struct {
-	hosted    []*toolset.Server // of additional_tools of the request's own input
-	searching string            // the call id of the last tool search
+	hosted    []*hosted.Server // of additional_tools of the request's own input
+	searching string           // the call id of the last tool search
 	index     toolset.Index
 	reader    *toolset.Reader // of the tools of an item; nil: none has any yet
 }
@@ -33,7 +33,7 @@ func (t *toolItems) addTools(r *itemReader, it item.Item) *apierror.Error {
 		return err
 	}
 
-	t.hosted = reader.Hosted
+	t.hosted = reader.Servers()
 	if err := t.note(r, state); err != nil {
 		return err
 	}
@@ -60,13 +60,13 @@ func (t *toolItems) note(r *itemReader, state toolset.Joined) *apierror.Error {
 // items. Servers and built-in tools are those of a request: in items of earlier requests
 // they have no effect. The reader is the same for every item, because a request may have
 // thousands: what it has read must be copied, or taken out, before the next.
-func (t *toolItems) newReader(r *itemReader, earlierHosted []*toolset.Server) *toolset.Reader {
+func (t *toolItems) newReader(r *itemReader, earlierHosted []*hosted.Server) *toolset.Reader {
 	ignored := r.ignored
 	if ignored == nil {
 		ignored = &jsontext.Ignored{}
 	}
 	if t.reader == nil {
-		t.reader = toolset.NewReader(&r.reader.Tools, r.rc, &turn.Input{}, nil, ignored)
+		t.reader = toolset.NewReader(r.reader.Tools, r.rc, &turn.Input{}, nil, ignored)
 	}
 	t.reader.Reuse(ignored, earlierHosted, !r.ownInput)
 	return t.reader

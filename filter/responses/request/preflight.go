@@ -3,7 +3,7 @@ package request
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -12,7 +12,7 @@ import (
 // Preflight is what a reply does before its first model call: servers list their
 // tools, and calls are made that the client has approved.
 type Preflight struct {
-	Unlisted    []*toolset.Server // that list their tools
+	Unlisted    []*hosted.Server // that list their tools
 	Approved    []ApprovedCall
 	Compacts    bool // the conversation is compacted, and nothing else is to be done
 	Preparation Preparation
@@ -54,7 +54,7 @@ type Verdict struct {
 // ApprovedCall is a call about which the request has a verdict.
 type ApprovedCall struct {
 	Verdict
-	Server    *toolset.Server
+	Server    *hosted.Server
 	Label     string
 	Name      string
 	Arguments string

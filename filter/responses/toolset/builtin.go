@@ -1,8 +1,9 @@
 package toolset
 
 import (
-	"cmp"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
@@ -21,62 +22,65 @@ func builtinOf(kind string) tools.Builtin {
 }
 
 // readBuiltin reads a built-in tool. One without a server is not offered to the
-// model: most clients that send it can do without.
+// model.
 func (r *Reader) readBuiltin(kind string, v jsontext.Field) *apierror.Error {
 	name := builtinOf(kind)
-	found := hosted.FindBuiltin(r.config.Client, r.config.Builtins, name, r.rc.Tenant)
-	if found == nil {
+	s, err := r.offer.AddBuiltin(name, kind, v.Path)
+	switch {
+	case err != nil:
+		return err
+	case s == nil:
 		r.ignored.Add("tools." + item.Clip(kind))
 		return nil
 	}
 
-	// Two versions of a type, such as web_search and web_search_preview, are one tool to the model.
-	for _, h := range r.Hosted {
-		if h.builtin() == name {
-			return apierror.Invalid(v.Path, "The tool %q is twice among the tools.", item.Clip(kind))
-		}
-	}
-
-	h := &Server{Server: *found}
-	r.Hosted = append(r.Hosted, h)
-	// The fields can be settled once the server's tools are listed; those of trained tools are known.
-	if err := r.readBuiltinFields(name, h, v); err != nil || !h.Known {
+	// The arguments can be settled once the server's tools are listed; those of trained tools are known.
+	if err := r.readArguments(name, s, v); err != nil || !s.Known {
 		return err
 	}
-
-	return r.settleFields(h)
+	ignored, err := s.Settle()
+	r.ignore(ignored)
+	return err
 }
 
-// Offers reports whether a call of a built-in tool is one that the model has been
-// offered. An item of the conversation can bring other tools in the same namespace,
-// which the server may have and the operator or the request leaves out.
-func (h *Server) Offers(seen string) bool {
-	return h.Builtin.Trained != nil || h.Tool(h.FromModel(seen)) != nil
-}
-
-// offerBuiltin offers a built-in tool to the model.
-func (r *Reader) offerBuiltin(h *Server) {
-	space := h.Offered()
-	if len(space.Tools) == 0 && h.Builtin.Trained == nil {
-		return
-	}
-	if h.Builtin.System {
-		r.input.Builtins = append(r.input.Builtins, space)
-	} else {
-		r.input.Tools = append(r.input.Tools, space)
+// ignore notes what has no effect.
+func (r *Reader) ignore(paths []string) {
+	for _, path := range paths {
+		r.ignored.Add(path)
 	}
 }
 
-// containerPrefix begins the ids of containers.
-const containerPrefix = "cntr_"
+// maxBuiltinFields bounds the fields of a built-in tool: each is looked for in the schema
+// of each tool of its server, and in each call.
+const maxBuiltinFields = 64
 
-// containerID is the session in which the built-in tools of the conversation run:
-// the one that the request names, else the conversation's, else a new one.
-func (r *Reader) containerID(conversations string) string {
-	for _, h := range r.Hosted {
-		if h.Builtin != nil {
-			return cmp.Or(r.container, conversations, r.rc.NewID(containerPrefix))
+// readArguments reads the own fields of a built-in tool: they are arguments of its calls.
+func (r *Reader) readArguments(name tools.Builtin, s *hosted.Server, at jsontext.Field) *apierror.Error {
+	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch {
+		case key == "type":
+		// An object describes a new container, of which nothing can be chosen here.
+		case key == "container" && name == tools.CodeInterpreter && v.Type == gjson.String:
+			r.container, err = v.ShortText()
+		case key == "container" && name == tools.CodeInterpreter:
+			return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+				if key != "type" {
+					r.ignored.Add(v.Path)
+				}
+				return nil
+			})
+		case len(s.Arguments) == maxBuiltinFields:
+			return apierror.Invalid(at.Path, "A built-in tool has more than %d fields of its own. Leave some out.",
+				maxBuiltinFields)
+		default:
+			// The fields outlive the body: they are used when the model calls the tool.
+			s.Arguments = append(s.Arguments, hosted.Argument{
+				Name: strings.Clone(key),
+				Raw:  string(jsontext.AppendCompact(nil, v.Raw)),
+				At:   strings.Clone(v.Path),
+			})
 		}
-	}
-	return ""
+
+		return err
+	})
 }

@@ -42,7 +42,7 @@ func (r *Reader) ReadChoice(v jsontext.Field) *apierror.Error {
 		r.input.OneCall = true
 		r.echo.Choice = appendToolName(nil, v.Get("type").Str, name)
 		return err
-	// Which tools the server has may not be known yet: OfferHosted adds them to the empty list.
+	// Which tools the server has may not be known yet: Offer adds them to the empty list.
 	case "mcp":
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 		var err *apierror.Error
@@ -143,7 +143,7 @@ func (r *Reader) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext.Fie
 func (r *Reader) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, bool) {
 	kind := v.Get("type").Str
 	name := builtinOf(kind)
-	if _, configured := r.config.Builtins[name]; !configured || r.config.Client == nil {
+	if !r.offer.Has(name) {
 		return dst, false
 	}
 	r.choices = append(r.choices, hostedChoice{at: v.Path, builtin: name, label: hosted.NamespaceOf(name)})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -24,8 +25,8 @@ type Joined struct {
 
 	// The search, nil if no item has one; the tools that it can find, and those that it has
 	// found.
-	search   *Search
-	deferred []Deferred
+	search   *hosted.SearchTool
+	deferred []hosted.Deferred
 	Loaded   map[turn.ToolName]bool
 }
 
@@ -67,18 +68,18 @@ type Index struct{ at map[turn.ToolName]int }
 
 // add returns a list with more tools, which replace those of the same names. The first
 // list that an index gets is copied; later ones must be what it has returned.
-func (x *Index) add(list, more []Deferred) []Deferred {
+func (x *Index) add(list, more []hosted.Deferred) []hosted.Deferred {
 	// The first list may be that of a remembered chain, which others read.
 	if x.at == nil {
 		x.at = make(map[turn.ToolName]int, len(list)+len(more))
 		list = slices.Clone(list)
 		for i := range list {
-			x.at[list[i].name()] = i
+			x.at[list[i].Name()] = i
 		}
 	}
 
 	for i := range more {
-		name := more[i].name()
+		name := more[i].Name()
 		if k, ok := x.at[name]; ok {
 			list[k] = more[i]
 			continue
@@ -114,13 +115,13 @@ func (s *Joined) Bytes() int64 {
 	}
 
 	if s.search != nil {
-		n += int64(len(s.search.description)+len(s.search.parameters)) + overhead
+		n += int64(len(s.search.Description)+len(s.search.Parameters)) + overhead
 	}
 
 	for i := range s.deferred {
 		d := &s.deferred[i]
 		names := len(d.Namespace) + len(d.About) + len(d.Tool.Name)
-		texts := len(d.Tool.Description) + len(d.Tool.Parameters) + len(d.definition)
+		texts := len(d.Tool.Description) + len(d.Tool.Parameters) + len(d.Shown)
 		n += int64(names+texts) + 2*overhead
 	}
 
@@ -129,26 +130,28 @@ func (s *Joined) Bytes() int64 {
 
 // NewReader begins to read the tools of a request.
 func NewReader(
-	config *Config, rc *turn.RequestContext, input *turn.Input, echo *Echo, ignored *jsontext.Ignored,
+	config hosted.Config, rc *turn.RequestContext, input *turn.Input, echo *Echo, ignored *jsontext.Ignored,
 ) *Reader {
 	return &Reader{
-		config: config, rc: rc, input: input, echo: echo, ignored: ignored,
+		rc: rc, input: input, echo: echo, ignored: ignored, offer: hosted.NewOffer(&api, config, rc),
 		custom: map[turn.ToolName]bool{}, actions: map[turn.ToolName]item.Kind{}, named: map[string]bool{},
 	}
 }
 
 // Reuse makes the reader one for the tools of the next item. What it has read must have
 // been copied, or taken out.
-func (r *Reader) Reuse(ignored *jsontext.Ignored, earlierHosted []*Server, earlier bool) {
+func (r *Reader) Reuse(ignored *jsontext.Ignored, earlierHosted []*hosted.Server, earlier bool) {
 	// The maps are used again: a request may have thousands of items that bring tools.
 	clear(r.custom)
 	clear(r.named)
 	clear(r.actions)
 	*r.input = turn.Input{}
+	offer := r.offer
+	offer.Servers, offer.Searches, offer.Deferred = earlierHosted, nil, nil
 	*r = Reader{
-		config: r.config, rc: r.rc, input: r.input, ignored: ignored,
+		rc: r.rc, input: r.input, ignored: ignored,
 		custom: r.custom, named: r.named, actions: r.actions,
-		Hosted: earlierHosted, others: len(earlierHosted), earlier: earlier,
+		offer: offer, others: len(earlierHosted), earlier: earlier,
 	}
 }
 
@@ -185,13 +188,11 @@ func (r *Reader) ReadJoined(it item.Item) (*turn.JoinedTools, Joined, *apierror.
 		}
 	}
 
-	return joined, Joined{
-		custom:   r.custom,
-		actions:  r.actions,
-		named:    r.named,
-		search:   r.search,
-		deferred: r.Deferred,
-	}, nil
+	state := Joined{custom: r.custom, actions: r.actions, named: r.named, deferred: r.offer.Deferred}
+	if len(r.offer.Searches) > 0 {
+		state.search = &r.offer.Searches[0]
+	}
+	return joined, state, nil
 }
 
 // namesOf returns the names of tools.
@@ -207,30 +208,29 @@ func namesOf(spaces []harmony.Namespace) map[turn.ToolName]bool {
 
 // Join adds what the conversation says about tools to those of the request, and the
 // servers of additional_tools.
-func (r *Reader) Join(joined *Joined, added []*Server) *apierror.Error {
+func (r *Reader) Join(joined *Joined, added []*hosted.Server) *apierror.Error {
 	maps.Copy(r.custom, joined.custom)
 	maps.Copy(r.actions, joined.actions)
 	maps.Copy(r.named, joined.named)
 	// Two tools of one name would be one to the model, and their calls could not be told apart.
-	for _, h := range added {
-		for _, other := range r.Hosted {
-			if h.Label == other.Label && h.Builtin == other.Builtin {
-				return apierror.Invalid("input",
-					"The tool or server %q is among the tools of the request and in additional_tools. Send it once.",
-					item.Clip(h.Label))
-			}
+	o := &r.offer
+	for _, s := range added {
+		if o.Same(s) != nil {
+			return apierror.Invalid("input",
+				"The tool or server %q is among the tools of the request and in additional_tools. Send it once.",
+				item.Clip(s.Label))
 		}
 	}
 
-	r.Hosted = append(r.Hosted, added...)
+	o.Servers = append(o.Servers, added...)
 	// The request's own search counts more than one of an earlier item.
-	if r.search == nil {
-		r.search = joined.search
+	if len(o.Searches) == 0 && joined.search != nil {
+		o.Searches = []hosted.SearchTool{*joined.search}
 	}
 
-	r.Deferred = append(r.Deferred, joined.deferred...)
+	o.Deferred = append(o.Deferred, joined.deferred...)
 	// tool_choice can name a tool that only the items have.
 	r.loadChosen()
-	r.input.Deferred = namespacesOf(r.Deferred)
+	r.input.Deferred = hosted.Spaces(o.Deferred)
 	return nil
 }

@@ -1,18 +1,20 @@
 package toolset
 
 import (
-	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
+
+// api is how this API defines servers.
+var api = hosted.API{
+	Label: "server_label", URL: "server_url", Token: "authorization", Headers: "headers", Approvals: true,
+	Container: "cntr_", Shown: func(_ string, seen *harmony.Tool) string { return definitionOf(seen) },
+}
 
 // noHosted is why tools of the type mcp cannot be used.
 const noHosted = "MCP servers are not called here: that needs Envoy's loopback listener (the operator sets " +
@@ -20,48 +22,31 @@ const noHosted = "MCP servers are not called here: that needs Envoy's loopback l
 
 // readServer reads a tool of the type mcp.
 func (r *Reader) readServer(at jsontext.Field) *apierror.Error {
-	if r.config.Client == nil {
+	if !r.offer.Runs() {
 		return apierror.Invalid(at.Path+".type", noHosted)
 	}
 
-	var read mcpServer
-	err := at.Fields(func(key string, v jsontext.Field) *apierror.Error { return r.readServerField(&read, key, v) })
+	d := hosted.Definition{At: at.Path}
+	err := at.Fields(func(key string, v jsontext.Field) *apierror.Error { return r.readServerField(&d, key, v) })
 	if err != nil {
 		return err
 	}
-
-	h, err := r.newHosted(at, &read)
-	if err != nil {
-		return err
-	}
-
-	r.Hosted = append(r.Hosted, h)
-
-	return nil
+	return r.offer.AddServer(&d)
 }
 
-// mcpServer is a tool of the type mcp as the request defines it.
-type mcpServer struct {
-	label, url, description, authorization string
-	header                                 http.Header
-	allowed                                *hosted.Filter
-	approval                               *approval
-	deferred                               bool
-}
-
-func (r *Reader) readServerField(s *mcpServer, key string, v jsontext.Field) (err *apierror.Error) {
+func (r *Reader) readServerField(d *hosted.Definition, key string, v jsontext.Field) (err *apierror.Error) {
 	switch key {
 	case "type":
 	case "server_label":
-		s.label, err = v.ShortText()
+		d.Label, err = v.ShortText()
 	case "server_url":
-		s.url, err = v.Text()
+		d.URL, err = v.Text()
 	case "server_description":
-		s.description, err = v.Text()
+		d.Description, err = v.Text()
 	case "authorization":
-		s.authorization, err = v.Text()
+		d.Token, err = v.Text()
 	case "headers":
-		s.header = http.Header{}
+		d.Header = http.Header{}
 		fields := 0
 		err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
 			fields++
@@ -70,15 +55,19 @@ func (r *Reader) readServerField(s *mcpServer, key string, v jsontext.Field) (er
 					hosted.MaxHeaders)
 			}
 			value, err := v.Text()
-			s.header.Set(strings.Clone(name), strings.Clone(value))
+			d.Header.Set(strings.Clone(name), strings.Clone(value))
 			return err
 		})
 	case "allowed_tools":
-		s.allowed, err = readToolFilter(v)
+		d.Allowed, err = readToolFilter(v)
 	case "require_approval":
-		s.approval, err = readApproval(v)
+		d.Approval, err = readApproval(v)
 	case "defer_loading":
-		s.deferred, err = v.Switch()
+		var deferred bool
+		// An empty filter is all tools of the server.
+		if deferred, err = v.Switch(); deferred {
+			d.Later = &hosted.Filter{}
+		}
 	default:
 		err = ServerFields.Other(key, v, r.ignored)
 	}
@@ -121,12 +110,12 @@ func readNames(f *hosted.Filter, v jsontext.Field) *apierror.Error {
 
 // readApproval reads a word, or {"always":…,"never":…}. Tools that neither names
 // need approval.
-func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
+func readApproval(v jsontext.Field) (*hosted.Approval, *apierror.Error) {
 	switch v.Str {
 	case "always":
-		return &approval{all: true}, nil
+		return &hosted.Approval{All: true}, nil
 	case "never":
-		return &approval{}, nil
+		return &hosted.Approval{}, nil
 	}
 
 	if !v.IsObject() {
@@ -134,76 +123,17 @@ func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
 			"The field %q must be \"always\", \"never\", or an object with filters of tools.", v.Path)
 	}
 
-	a := &approval{all: true}
+	a := &hosted.Approval{All: true}
 
 	return a, v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "always":
-			a.always, err = readToolFilter(v)
+			a.Always, err = readToolFilter(v)
 		case "never":
-			a.never, err = readToolFilter(v)
+			a.Never, err = readToolFilter(v)
 		default:
 			err = apierror.Invalid(v.Path, "require_approval has only always and never.")
 		}
 		return err
 	})
-}
-
-// newHosted finds the server: a configured one by its label, or one that the
-// configuration lets requests name.
-func (r *Reader) newHosted(at jsontext.Field, s *mcpServer) (*Server, *apierror.Error) {
-	h := &Server{
-		Server:   hosted.Server{Label: s.label, Description: s.description, Allowed: s.allowed},
-		approval: approval{all: true},
-		deferred: s.deferred,
-	}
-	switch {
-	case s.label == "":
-		return nil, apierror.Invalid(at.Path+".server_label", "An MCP server has no server_label.")
-	case s.label == turn.FunctionsNamespace:
-		return nil, apierror.Invalid(at.Path+".server_label",
-			"The server_label %q is the namespace of the request's functions. Give the server another one.", s.label)
-	case slices.ContainsFunc(r.Hosted, func(o *Server) bool { return o.Builtin == nil && o.Label == s.label }):
-		return nil, apierror.Invalid(at.Path+".server_label", "Two MCP servers have the label %q.", item.Clip(s.label))
-	}
-
-	// Calls need approval unless the request or the operator says otherwise.
-	if s.approval != nil {
-		h.approval = *s.approval
-	}
-
-	var err error
-	switch h.MCP, err = hosted.Find(r.config.Client, s.label, s.url, r.rc.Tenant); {
-	case errors.Is(err, hosted.ErrNotConfigured):
-		return nil, apierror.Invalid(at.Path+".server_url",
-			"The MCP server %q has no server_url, and no server of this label is configured here. Give its "+
-				"server_url.", item.Clip(s.label))
-	case err != nil:
-		return nil, apierror.Invalid(at.Path+".server_url", "%s", err)
-	case !h.MCP.Trusted:
-		// The server is the request's own: the operator has said nothing about it.
-	case h.MCP.Approval:
-		// A request cannot undo what the operator asks for.
-		h.approval = approval{all: true}
-	case s.approval == nil:
-		h.approval = approval{}
-	}
-
-	return h, r.addHeader(at, s, h.MCP)
-}
-
-// addHeader adds the request's headers to those of the server. The field
-// authorization takes precedence over the header of this name.
-func (r *Reader) addHeader(at jsontext.Field, s *mcpServer, server *tools.Server) *apierror.Error {
-	if s.authorization != "" {
-		// Two values of one header would leave it to the server which of them counts.
-		s.header.Del("Authorization")
-		if err := server.AddHeader(http.Header{"Authorization": {"Bearer " + s.authorization}}); err != nil {
-			return apierror.Invalid(at.Path+".authorization", "%s", err)
-		}
-	}
-	if err := server.AddHeader(s.header); err != nil {
-		return apierror.Invalid(at.Path+".headers", "%s", err)
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -17,17 +18,16 @@ import (
 // It is large because every kind of tool is read into the same lists, and has its method here:
 // functions, custom tools, the client's own, MCP servers, built-in tools and the search.
 type Reader struct {
-	config *Config
-	rc     *turn.RequestContext
+	rc *turn.RequestContext
 
 	// Where what is read goes. echo is nil where the response repeats nothing of the tools.
 	input   *turn.Input
 	echo    *Echo
 	ignored *jsontext.Ignored
 
-	// Hosted are the servers and built-in tools. Those of earlier items come first, and
-	// others is the index of the first of the rest.
-	Hosted []*Server
+	// Servers and built-in tools, the search, and what it finds. Servers of earlier items come first,
+	// and others is the index of the first of the rest.
+	offer  hosted.Offer
 	others int
 	// choices are those of tool_choice, until the servers' tools are known.
 	choices []hostedChoice
@@ -41,11 +41,6 @@ type Reader struct {
 	named   map[string]bool
 	// grammars is the cost of the input's Grammars.
 	grammars int
-
-	// search is nil where there is no tool search. Deferred are the tools that only a search
-	// offers.
-	search   *Search
-	Deferred []Deferred
 
 	// found says that a search has found the tools: none of them is deferred. earlier says
 	// that they are of an earlier request: servers and built-in tools have no effect.

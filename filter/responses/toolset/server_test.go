@@ -12,12 +12,12 @@ import (
 // However often tool_choice names a server, its tools are allowed once.
 func TestAllowedServersAreASet(t *testing.T) {
 	t.Parallel()
-	r := &Reader{input: &turn.Input{}, Hosted: []*Server{{Server: hosted.Server{Label: "docs", MCP: &tools.Server{}}}}}
-	r.Hosted[0].Import([]tools.Tool{{Name: "a"}, {Name: "b"}, {Name: "c"}})
+	r := &Reader{input: &turn.Input{}, offer: hosted.Offer{Servers: []*hosted.Server{{Label: "docs", MCP: &tools.Server{}}}}}
+	r.offer.Servers[0].Import([]tools.Tool{{Name: "a"}, {Name: "b"}, {Name: "c"}})
 	for i := range 100 {
 		r.choices = append(r.choices, hostedChoice{at: strconv.Itoa(i), label: "docs"})
 	}
-	if err := r.OfferHosted(); err != nil || len(r.input.Choice.Allowed) != 3 {
+	if err := r.Offer(); err != nil || len(r.input.Choice.Allowed) != 3 {
 		t.Errorf("%d tools are allowed, %v", len(r.input.Choice.Allowed), err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // returns what has to be done for it.
 func (o *output) beginBuiltin(it *outputItem) tools.Job {
 	job := it.hosted.Job(it.Call, it.PlainText(), o.request.Tools.Container)
-	job.Arguments = it.hosted.WithFields(job.Tool, job.Arguments)
+	job.Arguments = it.hosted.WithArguments(job.Tool, job.Arguments)
 	// Clients see the arguments that the server gets, with the fields of the request.
 	it.Arguments = gjson.Parse(job.Arguments)
 	switch it.Kind {

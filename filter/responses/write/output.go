@@ -8,9 +8,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/reply"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -36,9 +36,9 @@ type output struct {
 // outputItem is an item while it is being written.
 type outputItem struct {
 	item.Output
-	index  int             // among the items of the output
-	slot   int             // among those of the reply
-	hosted *toolset.Server // whose tool is called, or whose tools are listed
+	index  int            // among the items of the output
+	slot   int            // among those of the reply
+	hosted *hosted.Server // whose tool is called, or whose tools are listed
 
 	unwrap    turn.Unwrapper  // of a custom call
 	plain     []byte          // of a custom call: the piece of text being added
@@ -46,48 +46,65 @@ type outputItem struct {
 	found     []item.Citation // in the text that is being added
 }
 
-// kindOf is the item that a part of the turn becomes.
-func (o *output) kindOf(kind turn.Kind, call *turn.CalledTool) item.Kind {
+// kindOf is the item that a part of the turn becomes. called is what its call is, if it is one.
+func kindOf(kind turn.Kind, called resolved) item.Kind {
 	switch kind {
 	case turn.Reasoning:
 		return item.Reasoning
 	case turn.Preamble:
 		return item.Commentary
 	case turn.Call:
-		return o.kindOfCall(call)
+		return called.kind
 	}
 	return item.Answer
 }
 
-// kindOfCall is the item that a call becomes. Where no other model call can follow,
-// the client has to tell the model that a tool does not exist.
-func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
+// resolved is what a call of the model is.
+type resolved struct {
+	kind   item.Kind      // that it becomes
+	server *hosted.Server // of the tool; nil: it is none that a server has been offered for
+	maker  reply.Maker
+	client bool // of a search for tools: the client runs it
+}
+
+// resolve says what a call is. Where no other model call can follow, the client has to tell the
+// model that a tool does not exist.
+func (o *output) resolve(call *turn.CalledTool) resolved {
 	t := &o.request.Tools
-	switch h := t.Hosted[hosted.SpaceOf(call)]; {
-	case h != nil && h.Builtin != nil && !h.Offers(call.Name):
-		return item.Unknown
-	case h != nil && h.Builtin != nil:
-		return item.OfBuiltin(h.Builtin)
-	case h != nil && h.NeedsApproval(h.FromModel(call.Name)):
-		return item.MCPApproval
-	case h != nil:
-		return item.MCPCall
-	case t.Search != nil && call.Namespace == turn.FunctionsNamespace && call.Name == toolset.SearchName:
-		return item.ToolSearch
-	case t.Custom[turn.ToolName{Namespace: call.Namespace, Name: call.Name}]:
-		return item.Custom
-	case t.Actions[turn.ToolName{Namespace: call.Namespace, Name: call.Name}].HasAction():
-		return t.Actions[turn.ToolName{Namespace: call.Namespace, Name: call.Name}]
+	name := turn.ToolName{Namespace: call.Namespace, Name: call.Name}
+	server, search := t.Server(call), t.Search.Tool(call)
+
+	switch {
+	case server != nil && server.Builtin != nil && !server.Offers(call.Name):
+		return resolved{kind: item.Unknown, maker: reply.ByEncoder}
+	case server != nil && server.Builtin != nil:
+		return resolved{kind: item.OfBuiltin(server.Builtin), server: server, maker: reply.ByFilter}
+	case server != nil && server.NeedsApproval(server.FromModel(call.Name)):
+		return resolved{kind: item.MCPApproval, server: server, maker: reply.ByClient}
+	case server != nil:
+		return resolved{kind: item.MCPCall, server: server, maker: reply.ByFilter}
+	case search != nil && search.Client:
+		return resolved{kind: item.ToolSearch, maker: reply.ByClient, client: true}
+	case search != nil:
+		return resolved{kind: item.ToolSearch, maker: reply.ByEncoder}
+	case t.Custom[name]:
+		return resolved{kind: item.Custom, maker: reply.ByClient}
+	case t.Actions[name].HasAction():
+		return resolved{kind: t.Actions[name], maker: reply.ByClient}
 	case o.mode == api.Loop && call.Namespace == "":
-		return item.Unknown
+		return resolved{kind: item.Unknown, maker: reply.ByEncoder}
 	}
 
-	return item.Function
+	return resolved{kind: item.Function, maker: reply.ByClient}
 }
 
 // start begins an item.
 func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
-	it := &outputItem{Output: item.Output{Kind: o.kindOf(kind, call), Call: call}}
+	var called resolved
+	if kind == turn.Call {
+		called = o.resolve(call)
+	}
+	it := &outputItem{Output: item.Output{Kind: kindOf(kind, called), Call: call}, hosted: called.server}
 	it.Summary = it.Kind == item.Reasoning && o.request.Options.Summary
 	o.item = it
 
@@ -95,12 +112,11 @@ func (o *output) start(kind turn.Kind, call *turn.CalledTool) {
 	case item.Unknown:
 	case item.ToolSearch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
-		it.Client = o.request.Tools.Search.Client
+		it.Client = called.client
 	// The item's id follows from the call's, so that either is found by the other in later requests.
 	case item.Shell, item.LocalShell, item.ApplyPatch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
-		it.hosted = o.request.Tools.Hosted[hosted.SpaceOf(call)]
 		it.Call = it.hosted.Named(call)
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(call.ID, item.CallPrefix)
 		it.Container, it.ShowOutputs = o.request.Tools.Container, o.request.Options.Outputs

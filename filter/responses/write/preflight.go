@@ -7,7 +7,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/toolset"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -56,7 +55,7 @@ func (p *preflight) list(dst []byte) ([]byte, reply.Step, *apierror.Error) {
 }
 
 // listRun is the run in which a server lists its tools.
-func (e *encoder) listRun(h *toolset.Server) *reply.Run {
+func (e *encoder) listRun(h *hosted.Server) *reply.Run {
 	it := &outputItem{
 		Output: item.Output{
 			Kind:   item.MCPList,
@@ -71,7 +70,7 @@ func (e *encoder) listRun(h *toolset.Server) *reply.Run {
 	}
 
 	r := e.newRun(it, h.MCP)
-	r.Job = hosted.ListJob{Runner: e.request.Services.Servers, Server: &h.Server, Request: e.request.Context}
+	r.Job = hosted.ListJob{Runner: e.request.Services.Servers, Server: h, Request: e.request.Context}
 	return r
 }
 

@@ -16,18 +16,7 @@ import (
 
 // Maker says who makes a call.
 func (e *encoder) Maker(call *turn.CalledTool, _ bool) reply.Maker {
-	switch kind := e.output.kindOfCall(call); {
-	case kind == item.Unknown:
-		return reply.ByEncoder
-	case kind == item.ToolSearch && !e.request.Tools.Search.Client:
-		return reply.ByEncoder
-	case kind == item.MCPApproval || kind == item.ToolSearch:
-		return reply.ByClient
-	case e.request.Tools.Hosted[hosted.SpaceOf(call)] != nil:
-		return reply.ByFilter
-	}
-
-	return reply.ByClient
+	return e.output.resolve(call).maker
 }
 
 // Corrected implements [reply.Tools]. A model that is offered no tool is told so, as one
@@ -38,18 +27,18 @@ func (e *encoder) Corrected(bool) bool { return e.mode == api.Loop }
 // The next model call has the tools that are found.
 func (e *encoder) search(it *outputItem) {
 	e.output.addWhole(it)
-	called := &e.request.Tools
-	if called.Search.Client {
+	if it.Client {
 		return
 	}
 
 	// A turn can have thousands of searches. Those beyond the bound find nothing, as the
 	// model sees of them: the text of a search follows from its output alone, in later
 	// requests too.
-	var found []*toolset.Deferred
+	var found []hosted.Deferred
 	if e.searches < hosted.MaxTurnCalls {
-		found = called.Find(hosted.SearchArguments(it.PlainText()))
-		called.Load(found)
+		search := e.request.Tools.Search
+		// The output has no place for the reason why nothing was found.
+		found, _ = search.Find(search.Tool(it.Call), it.PlainText())
 	}
 
 	e.output.addWhole(&outputItem{Output: item.Output{
@@ -107,7 +96,10 @@ func (o *output) completeRun(it *outputItem, result *tools.Result) {
 	it.Result = result
 	status := it.EndStatus()
 	if it.Kind == item.MCPList {
-		it.takeList(status)
+		it.hosted.Take(result)
+		if status == item.StatusCompleted {
+			it.Tools = it.hosted.Listed
+		}
 		// The client has not asked for the server.
 		if it.hosted.Builtin != nil {
 			return
@@ -125,16 +117,6 @@ func (o *output) completeRun(it *outputItem, result *tools.Result) {
 	}
 
 	o.events.itemDone(it, o.made[it.slot].JSON)
-}
-
-// takeList takes the tools that a server has listed.
-func (it *outputItem) takeList(status string) {
-	if status != item.StatusCompleted {
-		it.hosted.Failure = it.Result.Error
-		return
-	}
-	it.hosted.Import(it.Result.Tools)
-	it.Tools = it.hosted.Listed
 }
 
 // cutRun adds the item of a run as it is: the reply has ended before the result.
