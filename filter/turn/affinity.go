@@ -7,9 +7,8 @@ import (
 	"encoding/hex"
 	"hash"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )

@@ -6,11 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn/output"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/prompt"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/toolset"
@@ -100,11 +99,11 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 // engineRequest returns the model call for a prompt; format is the constraint of
 // its output, nil for none.
 func engineRequest(
-	rc *request.Context, in *request.Input, prompt []harmony.Token, format constraint.Format,
+	rc *request.Context, in *request.Input, tokens []harmony.Token, format constraint.Format,
 ) (*engine.Request, *apierror.Error) {
 	call := in.Engine
 	call.ID.Unique, call.ID.Number = uniqueID(rc), 1
-	call.Prompt = prompt
+	call.Prompt = tokens
 	call.Model = cmp.Or(rc.Model.Upstream, call.Model)
 	call.N = max(call.N, 1)
 	if !rc.Checked {

@@ -226,7 +226,7 @@ func TestJoinsTakeSteps(t *testing.T) {
 	for _, truncate := range []bool{false, true} {
 		rc, _ := newContext()
 		in := &Input{Truncate: truncate}
-		var joined []*JoinedTools
+		joined := make([]*JoinedTools, 0, joins)
 		for range joins {
 			joined = append(joined, &JoinedTools{Namespaces: functions("f", "g", "h")})
 			in.Items = append(in.Items, Item{Kind: Tools, Tools: joined[len(joined)-1]})

@@ -95,7 +95,7 @@ func KeepResults(rc *request.Context, results map[string]string) *Keep {
 // the request's memory until it is taken.
 const resultsTogether = 16
 
-// KeptResults calls take with what is kept of these calls, by their ids, some after the others. It takes
+// Results calls take with what is kept of these calls, by their ids, some after the others. It takes
 // at most a second, and goes on without what the store does not return by then. The error is that of
 // take.
 func Results(

@@ -176,7 +176,7 @@ func texts(items []item.Item) string {
 func TestInCallOrderAllocates(t *testing.T) {
 	callees := map[string]item.Callee{"1": {Recipient: "f", At: 0}, "2": {Recipient: "f", At: 1}, "3": {Recipient: "g", At: 2}}
 	for _, order := range []string{"123", "132", "312"} {
-		var items []item.Item
+		items := make([]item.Item, 0, len(order))
 		for _, id := range order {
 			items = append(items, item.Item{Kind: item.Result, CallID: string(id)})
 		}

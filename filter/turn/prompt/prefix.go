@@ -139,8 +139,8 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 	items = afterCalls(slices.Concat(before.pending, items))
 	decidePhases(items, item.Unphased)
 
-	kept, end, err := settle(ctx, rc, before, items)
-	defer kept.GiveRoomBack(rc)
+	steps, end, err := settle(ctx, rc, before, items)
+	defer steps.GiveRoomBack(rc)
 	if err != nil {
 		return nil, err
 	}
@@ -154,18 +154,18 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 		return nil, apiErr
 	}
 
-	answered := kept.Answered()
+	answered := steps.Answered()
 	next := &Prefix{
 		settled: before.settled + len(settled),
 		exact:   rc.Model.History == request.HistoryExact,
 		marked: before.marked || slices.ContainsFunc(settled, item.IsMarked) ||
 			slices.ContainsFunc(answered, isWritten),
-		reasoned:     before.reasonedWith(&kept, settled),
+		reasoned:     before.reasonedWith(&steps, settled),
 		first:        before.first,
 		start:        before.start.with(settled),
 		summary:      before.summary,
 		lastUserText: lastUserText(rc, before.lastUserText, settled),
-		choices:      before.choicesBefore(kept.Choices, settled),
+		choices:      before.choicesBefore(steps.Choices, settled),
 		open:         item.Clone(pairs.open),
 		openPast:     pairs.past,
 		pending:      item.Clone(pending),
@@ -183,13 +183,13 @@ func Extend(ctx context.Context, rc *request.Context, before *Prefix, items []it
 	var begin opening
 	if before.settled == 0 {
 		begin, _ = cutOpening(settled)
-		_, kept.Items = cutOpening(kept.Items)
+		_, steps.Items = cutOpening(steps.Items)
 		_, answered = cutOpening(answered)
 		begin.instructions = strings.Clone(begin.instructions)
 		next.first = begin
 	}
 
-	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, kept.Items, next.exact)
+	plain, since := before.messages(begin, answered, next.exact), before.messages(begin, steps.Items, next.exact)
 	if apiErr := extendTokens(ctx, rc, next, before, plain, since); apiErr != nil {
 		return nil, apiErr
 	}
@@ -234,9 +234,9 @@ func (p *Prefix) reasonedWith(stored *kept.Items, items []item.Item) map[string]
 }
 
 // extendTokens sets the tokens of next to those of before followed by messages: as they are shown
-// after an answer, and with what is kept of them.
+// after an answer, and whole, with what is kept of them.
 func extendTokens(
-	ctx context.Context, rc *request.Context, next, before *Prefix, answered, kept []harmony.Message,
+	ctx context.Context, rc *request.Context, next, before *Prefix, answered, whole []harmony.Message,
 ) (err *apierror.Error) {
 	renderer := rendering{rc, rc.RenderLimit()}
 
@@ -250,9 +250,9 @@ func extendTokens(
 		if plain, err = renderer.append(ctx, plain, answered[:end]); err != nil {
 			return err
 		}
-		next.answered, since, answered, kept = len(plain), nil, answered[end:], kept[lastAnswer(kept)+1:]
+		next.answered, since, answered, whole = len(plain), nil, answered[end:], whole[lastAnswer(whole)+1:]
 	}
-	if next.since, err = renderer.append(ctx, since, kept); err != nil {
+	if next.since, err = renderer.append(ctx, since, whole); err != nil {
 		return err
 	}
 

@@ -97,6 +97,6 @@ func turnStarts(items []item.Item) []int {
 // and tools before it.
 func without(items []item.Item, start int) []item.Item {
 	dropped := func(i item.Item) bool { return i.Kind != item.Instructions && i.Kind != item.Tools }
-	kept := slices.DeleteFunc(slices.Clone(items[:start]), dropped)
-	return append(kept, items[start:]...)
+	head := slices.DeleteFunc(slices.Clone(items[:start]), dropped)
+	return append(head, items[start:]...)
 }

@@ -27,6 +27,7 @@ import (
 // Address is what a message's recipient is.
 type Address uint8
 
+// What a recipient is.
 const (
 	NoRecipient Address = iota // none
 	Offered                    // a tool of the request

@@ -137,7 +137,7 @@ func TestJoinedToolsEnforced(t *testing.T) {
 	name := item.ToolName{Namespace: "mcp.docs", Name: "read"}
 	read.Tools.Strict = map[item.ToolName]bool{name: true}
 	in := request.Input{Tools: functions("f"), Choice: request.Choice{Allowed: []item.ToolName{name}}}
-	joined := []*item.JoinedTools{read.Tools}
+	joined := append(make([]*item.JoinedTools, 0, 2), read.Tools)
 	spec := func() constraint.Spec {
 		t.Helper()
 		tools, err := New(rc, &in, joined)
