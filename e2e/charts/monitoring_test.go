@@ -19,6 +19,9 @@ import (
 // with the code.
 
 const (
+	// leastRunbook is how many words a runbook has at least: fewer say no more than the alert.
+	leastRunbook  = 20
+	renewRendered = "write it with go test -tags charts -run TestRenders ./e2e/charts -update"
 	alertsFile    = chart + "templates/_alerts.tpl"
 	alertTests    = "testdata/alerts.yaml"
 	dashboardFile = chart + "dashboards/envoy-harmony.json"
@@ -72,14 +75,19 @@ func number(t *testing.T, value any) int {
 // There is no runbook of another alert.
 func TestAlertsAreComplete(t *testing.T) {
 	page, tests := string(readFile(t, "../../docs/alerts.md")), string(readFile(t, alertTests))
+	rendered := string(readFile(t, "testdata/full/rendered.yaml"))
 	names := map[string]bool{}
 	for _, r := range alerts(t) {
 		names[r.Alert] = true
-		if r.Summary == "" || r.Description == "" || r.Severity == "" {
-			t.Errorf("%s: write its summary, its description and its severity into charts/envoy-harmony/templates/_alerts.tpl", r.Alert)
+		if r.Summary == "" || r.Description == "" || r.Severity == "" || r.For == "" {
+			t.Errorf("%s: write its summary, its description, its severity and its for into charts/envoy-harmony/templates/_alerts.tpl", r.Alert)
 		}
-		if !strings.Contains(page, "\n### "+r.Alert+"\n") {
-			t.Errorf("%s has no runbook: write a section ### %[1]s into docs/alerts.md", r.Alert)
+		_, runbook, _ := strings.Cut(page, "\n### "+r.Alert+"\n")
+		if runbook, _, _ = strings.Cut(runbook, "\n#"); len(strings.Fields(runbook)) < leastRunbook {
+			t.Errorf("%s has no runbook: write a section ### %[1]s into docs/alerts.md, of %d words at least", r.Alert, leastRunbook)
+		}
+		if !strings.Contains(rendered, "alert: "+r.Alert+"\n") {
+			t.Errorf("%s is not in e2e/charts/testdata: %s", r.Alert, renewRendered)
 		}
 		fires, silent := 0, 0
 		for _, test := range regexp.MustCompile(`alertname: `+r.Alert+`\n *exp_alerts:( \[\])?\n`).FindAllStringSubmatch(tests, -1) {

@@ -3,7 +3,9 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // What a key of models needs beside its field of Model. All tests go by the type: a new key is
@@ -271,5 +275,33 @@ func TestNumbersBelowZeroAreRefused(t *testing.T) {
 	each(func(c *Config) reflect.Value { return reflect.ValueOf(c).Elem() }, "")
 	if numbers < 60 {
 		t.Errorf("only %d numbers were found", numbers)
+	}
+}
+
+// What TurnModel sets, something reads: a setting that nobody reads has no effect.
+func TestSettingsOfTurnsAreRead(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.HasPrefix(path, "../config/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	model := reflect.TypeFor[turn.Model]()
+	reasoning, _ := model.FieldByName("Reasoning")
+	for _, of := range []reflect.Type{model, reasoning.Type} {
+		for _, field := range reflect.VisibleFields(of) {
+			if !regexp.MustCompile(`(?i)\b(model|m|limits|l|reasoning|r)\.` + `(?-i)` + field.Name + `\b`).MatchString(code.String()) {
+				t.Errorf("nobody reads %s.%s: use it where it takes effect, in a room of filter/turn or in an API", of, field.Name)
+			}
+		}
 	}
 }
