@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +17,15 @@ func TestBuiltinKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var unset Tools
+	for name := range unset.builtinKeys() {
+		if !slices.ContainsFunc(hosted.Builtins, func(b *hosted.Builtin) bool { return b.Name == name }) {
+			t.Errorf("tools.%s is the key of no built-in tool, and would be ignored: add its row to Builtins "+
+				"(filter/hosted/builtin.go)", name)
+		}
+	}
 	for _, b := range hosted.Builtins {
 		key := "tools." + string(b.Name)
-		var unset Tools
 		if _, known := unset.builtinKeys()[b.Name]; !known {
 			t.Errorf("there is no %s: add the key to Tools and to its builtinKeys (filter/config/tools.go), and to "+
 				"docs/configuration.md", key)

@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/request"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/write"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -42,18 +43,40 @@ func ofClient(n int) turnStep {
 
 // hostedKinds are the tools that the filter runs: the tool of a request, and what the model writes
 // for its n-th call.
-var hostedKinds = []struct{ name, tool, call string }{
+var hostedKinds = slices.Concat(builtinKinds, []hostedKind{mcpKind, searchKind})
+
+type hostedKind struct{ name, tool, call string }
+
+var builtinKinds = []hostedKind{
 	{"web search", `{"type":"web_search"}`, `<|channel|>analysis to=browser.search code<|message|>{"query": "cats %d"}`},
 	{"code", `{"type":"code_interpreter","container":{"type":"auto"}}`, `<|channel|>analysis to=python code<|message|>print(%d)`},
 	{"container", `{"type":"container"}`, `<|channel|>analysis to=container.search code<|message|>{"q":"files %d"}`},
 	{"file search", `{"type":"file_search"}`, ` to=file_search.search<|channel|>commentary json<|message|>{"q": "notes %d"}`},
 	{"pictures", `{"type":"image_generation"}`, ` to=image_generation.delete-all<|channel|>commentary json<|message|>{"n": %d}`},
-	{"MCP", `{"type":"mcp","server_label":"docs"}`, ` to=docs.search<|channel|>commentary json<|message|>{"q": "docs %d"}`},
-	{
+}
+
+var (
+	mcpKind = hostedKind{
+		"MCP",
+		`{"type":"mcp","server_label":"docs"}`,
+		` to=docs.search<|channel|>commentary json<|message|>{"q": "docs %d"}`,
+	}
+	searchKind = hostedKind{
 		"tool search",
 		`{"type":"tool_search"},{"type":"function","name":"weather","description":"The weather.","defer_loading":true}`,
 		` to=functions.tool_search<|channel|>commentary json<|message|>{"query":"weather","limit":%d}`,
-	},
+	}
+)
+
+// A call of each built-in tool is played.
+func TestBuiltinsArePlayed(t *testing.T) {
+	t.Parallel()
+	for _, b := range hosted.Builtins {
+		if !slices.ContainsFunc(builtinKinds, func(k hostedKind) bool { return strings.Contains(k.call, "to="+b.Namespace) }) {
+			t.Errorf("no call of %s is played: add one to builtinKinds (filter/responses/unfinishedturn_test.go), and a case "+
+				"to TestBuiltinTools (builtins_test.go)", b.Name)
+		}
+	}
 }
 
 // Do is what the server does: each call has a result of its own.
@@ -354,7 +377,7 @@ func (c *keeper) playOpen(t *testing.T, stream bool, call string) {
 // had them, and that no response which ends with an answer has a carrier.
 func TestAnswerEndsTheTurn(t *testing.T) {
 	t.Parallel()
-	for _, kind := range hostedKinds[:5] {
+	for _, kind := range builtinKinds {
 		for _, phase := range []bool{true, false} {
 			c := statelessKeeper(t, kind.tool, kind.call)
 			if answer := c.send(t, true, fmt.Sprintf(kind.call, 3)+"<|call|>", doneText); strings.Contains(answer.Raw, "steps.") {
@@ -381,7 +404,7 @@ func TestAnswerEndsTheTurn(t *testing.T) {
 // TestLostStepsAreNamed shows what happens to steps that cannot be read.
 func TestLostStepsAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, kind := range hostedKinds[:6] {
+	for _, kind := range append(slices.Clone(builtinKinds), mcpKind) {
 		itemType, whole := map[string]string{"web search": "web_search_call", "code": "code_interpreter_call", "file search": "file_search_call", "pictures": "image_generation_call"}[kind.name], false
 		if itemType == "" {
 			itemType, whole = "mcp_call", true
