@@ -35,17 +35,6 @@ done
 %[1]s "${arguments[@]}" --show-only templates/gateway/istio.yaml >> objects.yaml
 %[1]s "${arguments[@]}" --show-only templates/configmap.yaml > configmap.yaml
 `
-	// Envoy refuses a request by its headers, and resets the stream if the body has not come yet.
-	// A curl before version 8 takes that reset of HTTP/2 for an error (92), though it has the reply.
-	recipeCurl = `#!/bin/bash
-for _ in 1 2 3 4 5; do
-	status=0
-	%[1]s "$@" > curl.out || status=$?
-	[ "$status" = 92 ] || break
-done
-cat curl.out
-exit "$status"
-`
 )
 
 // The recipe for Istio, from keys to a bill: the commands of the page make objects, of
@@ -70,11 +59,6 @@ func TestRecipeIstio(t *testing.T) {
 	programs := filepath.Join(folder, "programs")
 	writeProgram(t, filepath.Join(programs, "kubectl"), recipeKubectl)
 	writeProgram(t, filepath.Join(programs, "helm"), fmt.Sprintf(recipeHelm, helm))
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeProgram(t, filepath.Join(programs, "curl"), fmt.Sprintf(recipeCurl, curl))
 
 	shell := recipe.NewShell(t, folder, "PATH="+programs+":"+os.Getenv("PATH"), "CURL_HOME="+folder, "IMAGE=envoy-harmony", "TAG=test")
 	sections := recipe.Read(t, recipesPage)
