@@ -123,7 +123,9 @@ func (r *Reader) search() *hosted.Search {
 		if d.Own() {
 			d.Shown = strings.Clone(d.Shown)
 			d.Tool = harmony.Tool{
-				Name: d.Shown, Description: strings.Clone(d.Tool.Description), Parameters: slices.Clone(d.Tool.Parameters),
+				Name:        d.Shown,
+				Description: strings.Clone(d.Tool.Description),
+				Parameters:  slices.Clone(d.Tool.Parameters),
 			}
 		}
 		// The model has what the conversation has found.
