@@ -211,17 +211,25 @@ func TestLimits(t *testing.T) {
 	for _, kind := range engine.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			s := New(Options{ContextLength: 100})
-			got := talk(t, s, kind, "", ask("WORDS 90", func(r *engine.Request) { r.MaxTokens = 10 }))
+			play := func(r *engine.Request) answer {
+				t.Helper()
+				got := talk(t, s, kind, "", r)
+				if got.Err != nil {
+					t.Fatalf("%s does not answer: %v", kind, got.Err)
+				}
+				return got
+			}
+			got := play(ask("WORDS 90", func(r *engine.Request) { r.MaxTokens = 10 }))
 			if got.Finishes[0] != engine.FinishLength || got.Output != 10 {
 				t.Errorf("max_tokens: %+v", got)
 			}
 			if kind != "llamacpp" { // it has no min_tokens
-				got = talk(t, s, kind, "", ask("NOTHINK\nSAY a", func(r *engine.Request) { r.MaxTokens, r.MinTokens = 50, 20 }))
+				got = play(ask("NOTHINK\nSAY a", func(r *engine.Request) { r.MaxTokens, r.MinTokens = 50, 20 }))
 				if got.Finishes[0] != engine.FinishStop || got.Output != 21 {
 					t.Errorf("min_tokens: %+v", got)
 				}
 			}
-			got = talk(t, s, kind, "", ask("NOTHINK\nSAY one two three", func(r *engine.Request) {
+			got = play(ask("NOTHINK\nSAY one two three", func(r *engine.Request) {
 				r.MaxTokens, r.StopTokens = 50, encode(" two")
 			}))
 			if !strings.HasSuffix(got.Texts[0], "one two") || got.Finishes[0] != engine.FinishStop {
