@@ -275,11 +275,11 @@ $(CHART_TOOLS) $(EGCTL): $(BIN)/%: tools/charts/%/go.mod tools/charts/%/go.sum
 
 # Kubernetes, CoreDNS and Envoy Gateway, for test-cluster.
 CLUSTER := $(BIN)/cluster
-KUBERNETES_VERSION := 1.35.4
+KUBERNETES_VERSION := 1.37.2
 
 $(CLUSTER)/kubelet: tools/cluster/kubernetes/go.mod tools/cluster/kubernetes/go.sum
 	@echo "Building Kubernetes, which takes some ten minutes the first time:"
-	cd tools/cluster/kubernetes && CGO_ENABLED=0 GOBIN=$(CLUSTER) go install -trimpath -ldflags "-s -w $(addprefix -X k8s.io/component-base/version.,gitVersion=v$(KUBERNETES_VERSION) gitMajor=1 gitMinor=35)" tool
+	cd tools/cluster/kubernetes && CGO_ENABLED=0 GOBIN=$(CLUSTER) go install -trimpath -ldflags "-s -w $(addprefix -X k8s.io/component-base/version.,gitVersion=v$(KUBERNETES_VERSION) gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))" tool
 
 $(CLUSTER)/envoy-gateway: tools/cluster/envoy-gateway/go.mod tools/cluster/envoy-gateway/go.sum
 	@echo "Building Envoy Gateway, which takes some minutes the first time:"

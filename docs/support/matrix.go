@@ -56,7 +56,7 @@ var uncovered = []string{
 	"Istio, kgateway, agentgateway and Envoy AI Gateway in a cluster",
 	"Envoy 1.40.2, 1.39.5 and 1.38.9, which no registry had on 2026-11-28",
 	"Envoy Gateway 1.10, Agent Router 1.3, agentgateway 1.7, kgateway after 2.4.0, istiod's code of 1.32: nor these",
-	"Gateway API 1.7, whose module needs Go 1.27, and Kubernetes 1.36 and 1.37",
+	"Gateway API 1.7, whose module needs Go 1.27",
 	"a cluster of several nodes, enforced network policies, autoscaling",
 	"machines with arm64, and macOS: their programs are compiled, and the image's files are looked at",
 	"a Redis cluster of several nodes, and stores of cloud providers",

@@ -44,7 +44,6 @@ func messagesOf(t *testing.T, metrics prometheus.Gatherer, kind string) uint64 {
 // other models; what it handles works as ever. E2E_MODE_OVERRIDE=1 runs all tests
 // in this mode.
 func TestModeOverride(t *testing.T) {
-	stack.NeedEnvoy(t, 40)
 	for _, direct := range []bool{false, true} {
 		t.Run(fmt.Sprintf("direct=%t", direct), func(t *testing.T) {
 			metrics := prometheus.NewRegistry()

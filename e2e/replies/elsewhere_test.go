@@ -20,9 +20,6 @@ func TestNotStoredAnywhere(t *testing.T) {
 	for _, modeOverride := range []bool{false, true} {
 		for _, relay := range []bool{false, true} {
 			t.Run(fmt.Sprintf("bodies on demand=%t/upstream=%t", modeOverride, relay), func(t *testing.T) {
-				if modeOverride {
-					stack.NeedEnvoy(t, 40)
-				}
 				d := stack.Start(t, stack.Options{ModeOverride: modeOverride, Config: func(c *config.Config) { c.Responses.RelayUnknown = relay }})
 				checkNotStored(t, d, relay)
 			})

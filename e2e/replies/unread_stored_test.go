@@ -22,10 +22,6 @@ func TestUnreadStoredStreams(t *testing.T) {
 	)
 	for _, modeOverride := range []bool{false, true} {
 		t.Run(fmt.Sprint("bodies on demand ", modeOverride), func(t *testing.T) {
-			if modeOverride {
-				stack.NeedEnvoy(t, 40)
-			}
-
 			d := stack.Start(t, stack.Options{Quiet: true, ModeOverride: modeOverride})
 			c := d.CheckedOpenAI(t)
 			ended := stack.AwaitBackground(t, c, stack.BeginBackground(t, c, stack.VLLMModel, fmt.Sprintf("NOTHINK\nWORDS %d", words)).ID)

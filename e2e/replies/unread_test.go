@@ -39,10 +39,6 @@ func TestUnreadReplies(t *testing.T) {
 		{"messages with bodies on demand", "/v1/messages", `{"model":%q,"stream":true,"max_tokens":120000,"messages":[{"role":"user","content":%q}]}`, true, openHTTP1, messagesText},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.modeOverride {
-				stack.NeedEnvoy(t, 40)
-			}
-
 			d := stack.Start(t, stack.Options{Quiet: true, ModeOverride: tt.modeOverride})
 			before := allocated(t, d)
 			body := fmt.Sprintf(tt.body, stack.VLLMModel, content)
