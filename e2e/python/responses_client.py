@@ -229,6 +229,16 @@ def extensions(create):
     assert not hasattr(reply, "input_messages") and not hasattr(reply.usage.input_tokens_details, "input_tokens_per_turn"), reply
 
 
+def prewarmed(create):
+    """A prompt is put into the engine's cache before the user's request, which finds it there."""
+    instructions = f"{create.__name__}: " + "Answer in one short sentence. " * 60
+    warm = create("NOTHINK\nSAY yes", instructions=instructions, prompt_cache_options={"prewarm": True})
+    check((warm.status, warm.output, warm.output_text), ("completed", [], ""), "the prepared response")
+    reply = create("NOTHINK\nSAY yes", instructions=instructions)
+    check(reply.output_text, "yes", "text")
+    assert reply.usage.input_tokens_details.cached_tokens > 300, reply.usage
+
+
 def encrypted(create):
     question = {"role": "user", "content": 'THINK Sealed.\nCALL get_weather {"city":"Bern"}\nSAY sunny'}
     more = {"tools": TOOLS, "store": False, "include": ["reasoning.encrypted_content"]}
@@ -304,6 +314,7 @@ for create in (ask, streamed):
     parallel_tools(create)
     encrypted(create)
     extensions(create)
+    prewarmed(create)
 helper_streams()
 logprobs()
 instructions_change()

@@ -79,6 +79,15 @@ func (m *Machine) BeginAside(t *turn.Turn, output func(dst []byte, e turn.Event)
 	m.beginTurn(t, &aside{output, then})
 }
 
+// BeginUnread begins the one model call of a reply without output, of one token that nobody gets. The
+// engine computes the prompt, so that it is in its cache when a later request extends it. No engine
+// computes a prompt without writing a token after it.
+func (m *Machine) BeginUnread(t *turn.Turn) {
+	m.BeginAside(t,
+		func(dst []byte, _ turn.Event) []byte { return dst },
+		func(dst []byte) ([]byte, Step, *apierror.Error) { return dst, Step{}, nil })
+}
+
 func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
 	// What the turn before has come to is only counted from now on.
 	m.count()

@@ -202,7 +202,7 @@ func TestNoContextManagement(t *testing.T) {
 		`,"prompt_cache_options":{"mode":"x"}`:                                "prompt_cache_options.mode",
 		`,"prompt_cache_options":{"ttl":"1h"}`:                                "prompt_cache_options.ttl",
 		`,"prompt_cache_options":"x"`:                                         "prompt_cache_options",
-		`,"prompt_cache_options":{"prewarm":true}`:                            "prompt_cache_options.prewarm",
+		`,"prompt_cache_options":{"prewarm":1}`:                               "prompt_cache_options.prewarm",
 	} {
 		if _, err := l.api.decode([]byte(ask(fields)), l.rc); err == nil || err.Param != param {
 			t.Errorf("%s: %v", fields, err)

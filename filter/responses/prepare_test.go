@@ -8,7 +8,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// A prompt without an answer is for connections only.
+// generate is a member of a connection's events only; prompt_cache_options.prewarm says the same everywhere, and
+// more than generate does.
 func TestPrepareOnly(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)
@@ -16,6 +17,19 @@ func TestPrepareOnly(t *testing.T) {
 	reader := l.api.reader()
 	if _, err := reader.Read(t.Context(), body, l.rc); err == nil || err.Param != "generate" {
 		t.Errorf("over HTTP: %v", err)
+	}
+
+	for _, members := range []string{
+		`"input":"x","prompt_cache_options":{"prewarm":true}`,
+		`"prompt_cache_options":{"prewarm":true},"input":"x","max_output_tokens":900,"min_tokens":5`,
+	} {
+		q, err := reader.Read(t.Context(), []byte(`{"model":"m","store":false,`+members+`}`), l.rc)
+		if err != nil || !q.Options.PrepareOnly {
+			t.Errorf("%s: %+v, %v", members, q, err)
+		}
+	}
+	if q, err := reader.Read(t.Context(), []byte(`{"model":"m","input":"x","store":false,"prompt_cache_options":{"prewarm":false}}`), l.rc); err != nil || q.Options.PrepareOnly {
+		t.Errorf("with an answer: %+v, %v", q, err)
 	}
 
 	ctx := store.WithLocal(context.Background(), store.NewLocal(1<<20, func(int) error { return nil }))

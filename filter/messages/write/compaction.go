@@ -21,9 +21,7 @@ func (e *encoder) begin(t *turn.Turn) {
 	case e.request.Compacts:
 		e.reply.BeginAside(t, e.takeSummary, e.endCompaction)
 	case e.request.Prepares:
-		e.reply.BeginAside(t,
-			func(dst []byte, _ turn.Event) []byte { return dst },
-			func(dst []byte) ([]byte, reply.Step, *apierror.Error) { return dst, reply.Step{}, nil })
+		e.reply.BeginUnread(t)
 	default:
 		e.reply.Begin(t)
 	}

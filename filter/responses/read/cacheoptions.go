@@ -46,6 +46,11 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 			if f.rc.Prompts == nil {
 				f.ignored.Add(v.Path)
 			}
+		case "prewarm":
+			var on bool
+			if on, err = v.Switch(); on {
+				f.options.PrepareOnly = true
+			}
 		default:
 			err = toolset.CacheFields.Other(key, v, &f.ignored)
 		}

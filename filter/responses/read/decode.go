@@ -185,6 +185,9 @@ func (d *decoder) finish() *apierror.Error {
 			"enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
 	}
 
+	if f.options.PrepareOnly {
+		f.input.Engine.MaxTokens, f.input.Engine.MinTokens, f.input.IgnoreEOS = 1, 0, false
+	}
 	if err := f.input.FinishLength("max_output_tokens"); err != nil {
 		return err
 	}

@@ -175,8 +175,8 @@ func (f *fieldReader) sampling() fields.Sampling {
 	return fields.Sampling{Input: &f.input, Limits: &f.rc.Limits, Ignored: &f.ignored}
 }
 
-// readGenerate reads whether there is an answer. Without one the prompt is prepared, which is of
-// use to a connection only: the next request continues the response.
+// readGenerate reads whether there is an answer. Without one the prompt is prepared. Only events of a
+// WebSocket have this field: elsewhere prompt_cache_options.prewarm says the same.
 func (f *fieldReader) readGenerate(v jsontext.Field) *apierror.Error {
 	on, err := v.Switch()
 	if err != nil || on {
@@ -184,7 +184,7 @@ func (f *fieldReader) readGenerate(v jsontext.Field) *apierror.Error {
 	}
 	if !f.connected {
 		return apierror.Invalid(v.Path,
-			"A prompt is prepared without an answer over a WebSocket only. Leave %s out.", v.Path)
+			"The field %q is for a WebSocket only. Set prompt_cache_options.prewarm in its place.", v.Path)
 	}
 	f.options.PrepareOnly = true
 	return nil

@@ -44,7 +44,7 @@ var (
 
 	CacheFields = jsontext.Members{
 		"mode": {}, "ttl": {}, "comparison_response_id": {},
-		"prewarm": {Refused: "A prompt is not prepared without an answer. Leave prewarm out."},
+		"prewarm": {},
 	}
 
 	AllowedFields = jsontext.Members{"type": {}, "mode": {}, "tools": {}}

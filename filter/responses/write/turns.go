@@ -29,6 +29,12 @@ func (e *encoder) starts(t *turn.Turn) {
 	e.noteShorter(t)
 }
 
+// prepareOnly begins the one model call of a request that wants no output.
+func prepareOnly(e *encoder, t *turn.Turn) {
+	e.starts(t)
+	e.reply.BeginUnread(t)
+}
+
 // noteShorter notes that the prompt of a turn is shorter than that of the one before with
 // its output: the usage could say nothing of what the tools have returned. The turn after
 // a compaction is meant to be.
