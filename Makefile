@@ -537,6 +537,13 @@ bench: ## run the benchmarks that have limits, print a table, and compare with t
 bench-raw: ## run all Go benchmarks COUNT times (6)
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG)
 
+# Flags of "make bench-strictness", such as STRICTNESS='--engine http://127.0.0.1:8000 --kind sglang'.
+STRICTNESS ?=
+
+.PHONY: bench-strictness
+bench-strictness: ## measure what the grammars of tool_strictness cost xgrammar (a minute), and an engine (STRICTNESS); needs "make test-engines ENGINES=vllm" once
+	@go run ./e2e/strictness | .engines/vllm/venv/bin/python e2e/engines/strictness.py --tokenizer .engines/models/hf $(STRICTNESS)
+
 .PHONY: bench-peers
 bench-peers: ## compare the speed of package harmony with other implementations, each in its fastest form (needs Cargo and a C compiler; ten minutes)
 	harmony/bench/peers.sh $(ROUNDS)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/e2e/stack"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -61,7 +62,10 @@ func startAgentPlane(t *testing.T) *agentPlane {
 			c.Responses.SealKeys = []string{stack.SealKey}
 			c.Limits.MaxContinuations = 0 // the tests show what agents do with a stream that breaks
 			c.Aliases = []config.Alias{{Name: agentAlias + "*", Model: stack.SGLangModel}}
-			c.Models = append(c.Models, config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength})
+			c.Models = append(c.Models,
+				config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength},
+				config.Model{Match: "=" + strictModel, UpstreamModel: stack.SGLangModel, ToolStrictness: turn.StrictnessAll},
+			)
 		},
 	})
 

@@ -100,6 +100,7 @@ func TestClaudeCode(t *testing.T) {
 		"broken in stream": claudeBroken("fault=cut@8"),
 		"error in stream":  claudeBroken("fault=error@8"),
 		"too long":         claudeTooLong,
+		"strict tools":     claudeStrict,
 	} {
 		t.Run(name, func(t *testing.T) { scenario(newClaude(t, d)) })
 	}

@@ -73,7 +73,10 @@ func startCodexPlaneAs(t *testing.T, set func(*config.Config), engine ...string)
 		c.Responses.SealKeys = []string{stack.SealKey}
 		set(c)
 		c.HarmonyModels = append(c.HarmonyModels, "="+customModel)
-		c.Models = append(c.Models, config.Model{Match: "=" + customModel, UpstreamModel: stack.SGLangModel})
+		c.Models = append(c.Models,
+			config.Model{Match: "=" + customModel, UpstreamModel: stack.SGLangModel},
+			config.Model{Match: "=" + strictModel, UpstreamModel: stack.SGLangModel, ToolStrictness: turn.StrictnessAll},
+		)
 	}})}
 
 	target, err := url.Parse(d.CheckedURL(t))
@@ -343,6 +346,7 @@ var codexScenarios = []struct {
 }{
 	{"shell", codexes, "Envoy", codexShell},
 	{"shell of the first CLI", []string{"0.1,responses"}, "Envoy", codexChains},
+	{"strict tools", codexes[:1], "Envoy", codexStrict},
 	{"mcp", codexes, "Envoy", codexServer},
 	{"namespace", codexes[:1], "Envoy", codexAgents},
 	{"tool search", codexes[:1], "Envoy", codexSearches},

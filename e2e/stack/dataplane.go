@@ -200,6 +200,10 @@ func NewConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 		{Match: "-none", Engine: "vllm"}, // not served: vLLM answers with an error
 	}
 
+	// All tests can run with it: it changes no reply that keeps to the tools.
+	if word := os.Getenv("E2E_TOOL_STRICTNESS"); word != "" {
+		cfg.ModelDefaults.ToolStrictness = word
+	}
 	if change != nil {
 		change(cfg)
 	}

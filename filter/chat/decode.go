@@ -3,7 +3,6 @@ package chat
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -205,7 +204,7 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 }
 
 func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Error {
-	strict := false
+	said, strict := false, false
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
@@ -218,6 +217,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 			}
 			t.Parameters = []byte(v.Raw)
 		case "strict":
+			said = true
 			strict, err = v.Switch()
 		default:
 			err = functionFields.Other(key, v, &d.ignored)
@@ -228,8 +228,8 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
-	if strict {
-		d.input.Strict[turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(t.Name)}] = true
+	if said {
+		d.input.SetStrict(functionNamed(t.Name), strict)
 	}
 	return err
 }

@@ -96,6 +96,9 @@ func (c *Config) checkModels() (errs faults) {
 	for i, b := range c.ReasoningBudgets {
 		errs = append(errs, atLeast(fmt.Sprintf("reasoning_budgets[%d].tokens", i), b.Tokens, 1)...)
 	}
+	for i, s := range c.ToolStrictnessFor {
+		errs.oneOf(fmt.Sprintf("tool_strictness_for[%d].strictness", i), s.Strictness, strictnesses...)
+	}
 	return errs
 }
 
@@ -132,12 +135,18 @@ func covers(entry, other string) bool {
 
 func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 
+// strictnesses are the words of tool_strictness.
+var strictnesses = []string{
+	turn.StrictnessOff, turn.StrictnessNames, turn.StrictnessArguments, turn.StrictnessAll,
+}
+
 func (m Model) check(path string) (errs faults) {
 	errs.optional(path+".effort", m.Effort,
 		string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))
 	errs.optional(path+".effort_updates", m.EffortUpdates, turn.EffortExact, turn.EffortKeepPrefix)
 	errs.optional(
 		path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)
+	errs.optional(path+".tool_strictness", m.ToolStrictness, strictnesses...)
 	errs.optional(path+".history", m.History, turn.HistoryExact, turn.HistoryCanonical)
 	if m.ContextLength < 0 {
 		errs.add(

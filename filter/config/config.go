@@ -68,6 +68,9 @@ type Config struct {
 	// ReasoningBudgets bound the reasoning of tenants, beside the Reasoning of models.
 	// The first entry that matches a request is taken.
 	ReasoningBudgets []ReasoningBudget `json:"reasoning_budgets"`
+	// ToolStrictnessFor sets ToolStrictness for tenants. The first entry that matches a request
+	// is taken.
+	ToolStrictnessFor []ToolStrictness `json:"tool_strictness_for"`
 	// TokenBudgets bound the tokens that tenants, keys and models use. Each name's first
 	// entry that matches a request is taken.
 	TokenBudgets []TokenBudget `json:"token_budgets"`
@@ -209,6 +212,10 @@ type Model struct {
 	// repair, where there is only one way, or pass. retry: what cannot be repaired, or breaks
 	// the tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments"`
+	// ToolStrictness says what the engine's grammar enforces of calls of tools that are not strict.
+	// off: nothing. names: they are of tools of the request. arguments: their arguments follow the
+	// schema too, unless the client says that they need not. all_arguments: also then.
+	ToolStrictness string `json:"tool_strictness"`
 	// History says how the model's own steps are rendered in later prompts. exact: as the model
 	// wrote them, which is what its engine has in its cache; of a finished turn the headers of calls.
 	// canonical: all in the form of OpenAI's library.
@@ -252,6 +259,16 @@ type ReasoningBudget struct {
 	Tenant string `json:"tenant"`
 	// Tokens is the most tokens of reasoning of a model call.
 	Tokens int `json:"tokens"`
+}
+
+// ToolStrictness is what is enforced of the calls of a tenant.
+type ToolStrictness struct {
+	// Match selects models as an entry of HarmonyModels does. Empty: all.
+	Match string `json:"match"`
+	// Tenant is the tenant. Empty: all.
+	Tenant string `json:"tenant"`
+	// Strictness is one of the words of a model's ToolStrictness.
+	Strictness string `json:"strictness"`
 }
 
 // Engine is a backend that serves Harmony models from token ids.
@@ -495,6 +512,7 @@ func Defaults() *Config {
 			Effort:          string(harmony.EffortMedium),
 			EffortUpdates:   turn.EffortExact,
 			ToolArguments:   turn.ArgumentsRepair,
+			ToolStrictness:  turn.StrictnessOff,
 			History:         turn.HistoryExact,
 		},
 		OnMalformed:     turn.MalformedRepair,

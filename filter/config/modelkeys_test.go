@@ -231,6 +231,7 @@ engines: [{kind: sglang, urls: [http://a:1], prefill: [{url: http://b:1}]}]
 models: [{match: gpt-oss}]
 aliases: [{name: a, model: gpt-oss}]
 reasoning_budgets: [{tokens: 1}]
+tool_strictness_for: [{tenant: a, strictness: names}]
 token_budgets: [{name: a, tokens: 1, window: 1m, weights: {input: 1, cached: 1, output: 1, reasoning: 1}}]
 rollout: [{percent: 5}]
 loopback: 127.0.0.1:1

@@ -34,6 +34,7 @@ func (c *Config) TurnModel(m *Model, contextLength int, client Client) *turn.Mod
 		ReasoningEvents: c.reasoningEvents(client),
 		UnknownTools:    c.UnknownTools,
 		ToolArguments:   m.ToolArguments,
+		ToolStrictness:  c.toolStrictness(m, client.Tenant),
 		History:         m.History,
 		Reasoning:       c.reasoningLimits(m, client.Tenant),
 	}
@@ -56,6 +57,21 @@ func (c *Config) reasoningEvents(client Client) string {
 	return c.Responses.ReasoningEvents
 }
 
+// toolStrictness returns what is enforced of calls of a tenant's request.
+func (c *Config) toolStrictness(m *Model, tenant string) string {
+	for _, s := range c.ToolStrictnessFor {
+		if concerns(s.Match, s.Tenant, m, tenant) {
+			return s.Strictness
+		}
+	}
+	return m.ToolStrictness
+}
+
+// concerns reports whether an entry for some models and a tenant is about a tenant's request for a model.
+func concerns(match, whose string, m *Model, tenant string) bool {
+	return (match == "" || matches(match, m.UpstreamModel)) && (whose == "" || whose == tenant)
+}
+
 // reasoningLimits returns the bounds of reasoning of a tenant's request.
 func (c *Config) reasoningLimits(m *Model, tenant string) turn.ReasoningLimits {
 	r := &m.Reasoning
@@ -66,7 +82,7 @@ func (c *Config) reasoningLimits(m *Model, tenant string) turn.ReasoningLimits {
 		}
 	}
 	for _, b := range c.ReasoningBudgets {
-		if (b.Match == "" || matches(b.Match, m.UpstreamModel)) && (b.Tenant == "" || b.Tenant == tenant) {
+		if concerns(b.Match, b.Tenant, m, tenant) {
 			// The tighter bound holds: an entry for a tenant does not loosen that of the model.
 			if limits.Budget == 0 || b.Tokens < limits.Budget {
 				limits.Budget = b.Tokens

@@ -1,6 +1,8 @@
 package constraint
 
 import (
+	"slices"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -113,6 +115,9 @@ func (d *derivation) derive(format Format, first symbol) (rest Format, ok bool) 
 		// The rest of one time, and then any number again.
 		rest, ok = d.derive(format.Format, first)
 		return d.join(rest, Sequence{format}), ok
+	case Some:
+		rest, ok = d.derive(format.Format, first)
+		return d.join(rest, Sequence{Many(format)}), ok
 	}
 	// A value, an expression or a grammar: only engines know what may follow within one.
 	return nil, first.control != 0
@@ -205,11 +210,9 @@ func canBeEmpty(format Format) bool {
 		}
 		return true
 	case Choice:
-		for _, element := range format {
-			if canBeEmpty(element) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(format, canBeEmpty)
+	case Some:
+		return canBeEmpty(format.Format)
 	}
 	return false
 }

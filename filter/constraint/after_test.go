@@ -39,6 +39,7 @@ func TestAfter(t *testing.T) {
 		"required":        {"required", thought + thought + " to=functions.search<|channel|>commentary<|message|>{}", thought + thought + " to=functions.search<|channel|>commentary<|message|>"},
 		"json":            {"json", thought + `<|channel|>final<|message|>{"ok":true}`, thought + "<|channel|>final<|message|>"},
 		"regex":           {"regex", thought + `<|channel|>final<|message|>ab1`, thought + "<|channel|>final<|message|>"},
+		"names":           {"names", thought + `<|channel|>commentary<|message|>One moment.<|end|><|start|>assistant<|channel|>commentary to=functions.search<|message|>{"a":1`, ""},
 		"choice of texts": {"choice-and-tools", thought + "<|channel|>final<|message|>yes", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

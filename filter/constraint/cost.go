@@ -42,6 +42,7 @@ var errTotalCost = errors.New(
 // costs nothing.
 type costBound struct {
 	account *work.Account
+	most    int
 	spent   int
 	paid    map[string]bool
 	// That were read already.
@@ -54,7 +55,7 @@ func (b *costBound) spend(what string, cost int) error {
 		return nil
 	}
 	// An engine compiles equal patterns once.
-	if b.spent+cost > maxSchemaCost {
+	if b.spent+cost > b.most {
 		return errTotalCost
 	}
 	if b.paid == nil {

@@ -42,6 +42,8 @@ type (
 	Optional struct{ Format Format }
 	// Many is a format any number of times, including none.
 	Many struct{ Format Format }
+	// Some is a format at least once.
+	Some struct{ Format Format }
 )
 
 // NewValue returns the format of the values of a schema that [CheckSchema] accepts.
@@ -123,6 +125,8 @@ func (s Sequence) appendTag(dst []byte) []byte { return appendElements(dst, "seq
 func (c Choice) appendTag(dst []byte) []byte { return appendElements(dst, "or", c) }
 
 func (o Optional) appendTag(dst []byte) []byte { return appendContent(dst, "optional", o.Format) }
+
+func (s Some) appendTag(dst []byte) []byte { return appendContent(dst, "plus", s.Format) }
 
 func (m Many) appendTag(dst []byte) []byte { return appendContent(dst, "star", m.Format) }
 

@@ -82,6 +82,8 @@ func endsFrom(f Format, s string, at int) []int {
 			last = ends(f.Format, s, last)
 		}
 		return to
+	case Some:
+		return ends(Many(f), s, endsFrom(f.Format, s, at))
 	}
 
 	return nil

@@ -89,7 +89,7 @@ func (c *schemaCheck) check(schema json.RawMessage) error {
 		return errorAt(names, errDuplicateName)
 	}
 
-	c.cost.account = c.account
+	c.cost.account, c.cost.most = c.account, maxSchemaCost
 	c.root, c.refs, c.seen, c.targets = root, map[string]bool{}, map[string]bool{}, map[string]refTarget{}
 	if err := c.walk(root, nil, true); err != nil {
 		return err

@@ -33,6 +33,8 @@ type Spec struct {
 	Required bool
 	// The model sees more tools than Tools.
 	Narrowed bool
+	// Calls are of Tools only, though no client asks for that.
+	Declared bool
 	// More than one call is allowed.
 	Parallel bool
 	// Of the final channel; nil: any text.
@@ -49,8 +51,11 @@ type Tool struct {
 	Code bool
 	// Of the arguments; nil: any JSON object.
 	Schema json.RawMessage
-	// Of Schema, if it has been made already; else Format makes it.
+	// Of Schema, if it has been made already; else Format makes it. Without Schema it is
+	// what no client asks for, and nobody checks.
 	Enforced Value
+	// Its arguments may be any text where only Declared restricts the output.
+	Free bool
 	// Of the arguments, in place of Schema; "": none.
 	Grammar Grammar
 }
@@ -156,7 +161,11 @@ func forms(texts ...string) Choice {
 //
 // A preamble precedes calls, so a request without tools has none.
 func (s *Spec) Format(account *work.Account) Format {
-	if !s.restricts() {
+	switch {
+	case s.Restricts():
+	case s.Declared && len(s.Tools) > 0:
+		return s.declared(account)
+	default:
 		return nil
 	}
 
@@ -175,8 +184,9 @@ func (s *Spec) Format(account *work.Account) Format {
 	return append(whole, Choice{s.calls(account), s.answer(account)})
 }
 
-// restricts reports whether there is a well-formed reply that violates the spec.
-func (s *Spec) restricts() bool {
+// Restricts reports whether there is a well-formed reply that violates the spec, other than by
+// what no client asks for.
+func (s *Spec) Restricts() bool {
 	if s.Required || s.Narrowed || s.Answer != nil {
 		return true
 	}
@@ -187,6 +197,9 @@ func (s *Spec) restricts() bool {
 	}
 	return false
 }
+
+// hasValue reports whether a tool's arguments have a schema.
+func (t *Tool) hasValue() bool { return t.Schema != nil || t.Enforced.Schema != nil }
 
 // value is the schema of a tool's arguments in the form for engines.
 func (t *Tool) value(account *work.Account) Value {
@@ -208,9 +221,9 @@ func (s *Spec) calls(account *work.Account) Sequence {
 			code = append(code, tool.Recipient)
 		case tool.Grammar != "":
 			one = append(one, call(jsonType, tool.Grammar, tool.Recipient))
-		case tool.Schema != nil && tool.Builtin:
+		case tool.hasValue() && tool.Builtin:
 			one = append(one, call(builtinType, tool.value(account), tool.Recipient))
-		case tool.Schema != nil:
+		case tool.hasValue():
 			one = append(one, call(jsonType, tool.value(account), tool.Recipient))
 		case tool.Builtin:
 			builtins = append(builtins, tool.Recipient)

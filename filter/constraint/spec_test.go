@@ -27,6 +27,18 @@ var (
 	python = Tool{Recipient: "python", Builtin: true, Code: true}
 )
 
+// freely is a tool of which only the name is enforced.
+func freely(t Tool) Tool {
+	t.Free = true
+	return t
+}
+
+// advised is a tool whose arguments are enforced though no client asks for it.
+func advised(t Tool) Tool {
+	t.Schema, t.Enforced = nil, NewValue(newAccount(), cityOf)
+	return t
+}
+
 var specs = map[string]Spec{
 	"required":         {Tools: []Tool{weather, search, notes}, Required: true, Parallel: true},
 	"required-one":     {Tools: []Tool{search}, Required: true},
@@ -40,6 +52,10 @@ var specs = map[string]Spec{
 	"grammar":          {Answer: AnswerGrammar("root ::= \"a\" | \"b\"")},
 	"builtins":         {Tools: []Tool{search, browse, python, exec}, Answer: AnswerJSON{okOf}, Parallel: true},
 	"builtin-required": {Tools: []Tool{python}, Required: true},
+	"names":            {Tools: []Tool{freely(search), freely(notes), freely(browse), python}, Declared: true, Parallel: true},
+	"names-one":        {Tools: []Tool{freely(search)}, Declared: true},
+	"arguments":        {Tools: []Tool{advised(weather), search, freely(notes)}, Declared: true, Parallel: true},
+	"strict-and-names": {Tools: []Tool{weather, advised(notes), search}, Declared: true, Parallel: true},
 }
 
 // TestStructuralTags compares the tags with testdata/<name>.json, which have them
@@ -75,6 +91,7 @@ func TestStructuralTags(t *testing.T) {
 func TestNoFormat(t *testing.T) {
 	for name, p := range map[string]Spec{
 		"empty":       {},
+		"no tools":    {Declared: true},
 		"loose tools": {Tools: []Tool{search, notes, browse, python}, Parallel: true},
 		"one call":    {Tools: []Tool{search}}, // the reader ends the turn by itself
 	} {
@@ -169,6 +186,8 @@ func TestAccepts(t *testing.T) {
 		before         = each(thoughts, preambles)
 		unfinished     = []string{"", "<|channel|>analysis<|message|>a", "<|channel|>analysis<|message|>a<|end|>", "<|channel|>commentary<|message|>a", "Hello.", "<|channel|>final", "<|start|>assistant<|channel|>final<|message|>a"}
 		twoCalls       = each(callWeather[:3], []string{separator, separator + thoughts[1]}, callSearch[:3])
+		anyOrder       = []string{preambles[1] + thoughts[1] + preambles[1], thoughts[1] + preambles[1] + preambles[1]}
+		callSearchAny  = each(headersOfTypes("functions.search", append(codeTypes[:1:1], types...)), append(anyGood, anyBad...))
 		malformed      = []string{
 			"<|channel|>analysis<|message|>a<|start|>assistant<|channel|>final<|message|>{\"ok\":true}",
 			"<|channel|>analysis<|message|>a<|return|>",
@@ -202,6 +221,25 @@ func TestAccepts(t *testing.T) {
 		"builtin-required": {
 			yes: [][]string{each(before, callPython)},
 			no:  [][]string{finalText, finalOK, callBrowse, callPythonBad, unfinished, each(callPython[:1], []string{separator}, callPython[:1])},
+		},
+		"names": {
+			yes: [][]string{
+				each(append(anyOrder, before...), callSearchAny), callNotes, callBrowse, callBrowseBad, callPython, finalText,
+				each(append(anyOrder, before...), finalText[:4]), each(callSearchAny[:3], []string{separator, separator + anyOrder[0]}, callNotes[:3]),
+			},
+			no: [][]string{callUnknown, callWeather, callExec, each(callNotes[:1], []string{separator}, callUnknown), malformed},
+		},
+		"names-one": {
+			yes: [][]string{each(before, callSearchAny), finalText},
+			no:  [][]string{callUnknown, callNotes},
+		},
+		"arguments": {
+			yes: [][]string{each(append(anyOrder, before...), callWeather), callSearch, callNotes, each(headersOf("notes.add"), anyBad), finalText, twoCalls},
+			no:  [][]string{callWeatherBad, callSearchBad, callUnknown},
+		},
+		"strict-and-names": {
+			yes: [][]string{each(before, callWeather), each(headersOf("notes.add"), cityGood), callSearch, finalText},
+			no:  [][]string{callWeatherBad, each(headersOf("notes.add"), cityBad), callSearchBad, callUnknown},
 		},
 		"regex": {yes: [][]string{{"<|channel|>final<|message|>ab1"}}, no: [][]string{{"<|channel|>final<|message|>ab1x", "<|channel|>final<|message|>1", "<|channel|>final json<|message|>ab1"}}},
 		"choice-and-tools": {

@@ -21,31 +21,30 @@ func schemaForEngines(account *work.Account, schema json.RawMessage) []byte {
 	if !ok {
 		return jsontext.AppendCompact(nil, string(schema))
 	}
-	text, _ := writeDecoded(account, schema, root)
+	text, _ := writeDecoded(account, schema, root, maxSchemaCost)
 
 	return text
 }
 
-// MaxCost is the largest cost that [CheckLoose] returns: that of the patterns and lengths
-// that one schema may have.
+// MaxCost is the largest cost that one schema may have: that of its patterns and lengths.
 const MaxCost = maxSchemaCost
 
 // CheckLoose is [CheckSchema] and [NewValue] of a schema that is not strict. It returns what
-// the schema costs the engine's compiler too, by its patterns and lengths. Many tools with a
-// cost take an engine too long.
-func CheckLoose(account *work.Account, schema json.RawMessage) (v Value, cost int, err error) {
+// the schema costs the engine's compiler too, by its patterns and lengths: those beyond most, which
+// is at most [MaxCost], are left out. Many tools with a cost take an engine too long.
+func CheckLoose(account *work.Account, schema json.RawMessage, most int) (v Value, cost int, err error) {
 	c := schemaCheck{account: account}
 	if err := c.run(schema); err != nil {
 		return Value{}, 0, err
 	}
-	text, cost := writeDecoded(account, schema, c.root)
+	text, cost := writeDecoded(account, schema, c.root, most)
 
 	return Value{text}, cost, nil
 }
 
-// writeDecoded writes a schema whose value has been decoded.
-func writeDecoded(account *work.Account, schema json.RawMessage, root any) (written []byte, cost int) {
-	w := schemaWriter{cost: costBound{account: account}}
+// writeDecoded writes a schema whose value has been decoded. What costs more than most is left out.
+func writeDecoded(account *work.Account, schema json.RawMessage, root any, most int) (written []byte, cost int) {
+	w := schemaWriter{cost: costBound{account: account, most: most}}
 	w.schema(gjson.ParseBytes(schema), root)
 
 	return w.dst, w.cost.spent

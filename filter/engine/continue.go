@@ -33,7 +33,7 @@ func (r *Request) Continued(account *work.Account, output []harmony.Token) *Requ
 	// The grammar is of the whole output: what is left of it is another one.
 	if r.Constraint != nil {
 		rest, ok := constraint.After(account, r.Constraint, output)
-		if !ok {
+		if !ok && !r.Advised {
 			return nil
 		}
 		next.Constraint = rest

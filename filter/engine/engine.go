@@ -47,6 +47,8 @@ type Request struct {
 	// sent together with a Constraint.
 	StopTokens []harmony.Token
 	Constraint constraint.Format // the grammar of the whole output; nil: none
+	// Advised says that only the operator asks for the Constraint: the output is valid without it.
+	Advised bool
 
 	// Sampling.
 	Temperature       *float64

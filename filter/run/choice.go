@@ -134,7 +134,7 @@ func (c *choice) askAgain(of *turn.Turn, first *engine.Request) {
 	// The grammar of the request is one of the whole output. After the header of a call only
 	// that of the tool's arguments holds.
 	free := *first
-	free.Constraint = nil
+	free.Constraint, free.Advised = nil, false
 	again := free.Continued(of.Stating(), c.tokens)
 
 	c.leave(choiceAskedAgain)

@@ -126,9 +126,13 @@ const (
 	UnknownToClient = request.UnknownToClient
 	UnknownToModel  = request.UnknownToModel
 
-	ArgumentsRepair = request.ArgumentsRepair
-	ArgumentsPass   = request.ArgumentsPass
-	ArgumentsRetry  = request.ArgumentsRetry
+	StrictnessOff       = request.StrictnessOff
+	StrictnessNames     = request.StrictnessNames
+	StrictnessArguments = request.StrictnessArguments
+	StrictnessAll       = request.StrictnessAll
+	ArgumentsRepair     = request.ArgumentsRepair
+	ArgumentsPass       = request.ArgumentsPass
+	ArgumentsRetry      = request.ArgumentsRetry
 
 	EffortExact      = request.EffortExact
 	EffortKeepPrefix = request.EffortKeepPrefix

@@ -64,7 +64,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	// A grammar describes messages from their beginning, and the engine would apply it to the rest of
 	// one.
 	format := spec.Format(rc.Work)
-	if in.Continue && format != nil {
+	if in.Continue && spec.Restricts() {
 		return nil, apierror.Invalid("continue_final_message",
 			"A message cannot be continued under tool_choice, strict tools or an output format. Leave them "+
 				"out, or continue_final_message.")
@@ -72,6 +72,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	if turn.Engine, err = engineRequest(rc, in, rendered.Tokens, format); err != nil {
 		return nil, err
 	}
+	turn.Engine.Advised = turn.Engine.Constraint != nil && !spec.Restricts()
 
 	turn.constraintParam = "tools"
 	if in.Format != nil {
@@ -81,7 +82,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	plan.Call, plan.Listener, plan.Diagnosis = turn.Engine, &turn.diagnosed, turn.diagnosed.found
 	plan.Header, plan.Begun, plan.Due = rendered.Header, rendered.Begun, rendered.Due
 	// Where any output is valid there is nothing to verify.
-	if format != nil {
+	if spec.Restricts() {
 		if err := plan.Verify(in, &spec, choice); err != nil {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
 	case len(d.input.Items) == 0:
 		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
-	case d.input.Continue && (d.input.Format != nil || d.input.Choice.Required || len(d.input.Strict) > 0):
+	case d.input.Continue && (d.input.Format != nil || d.input.Choice.Required || d.input.HasStrict()):
 		return apierror.Invalid("messages",
 			"The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, "+
 				"strict tools or an output format. Leave them out, or end with a message of the user.")

@@ -352,12 +352,13 @@ func (a *availability) join(j *Joining, space harmony.Namespace, t *definedTool)
 	joined := &j.tools.Namespaces[at]
 	joined.Tools = append(joined.Tools, t.Tool)
 
-	if t.strict && j.tools.Strict == nil {
+	if !t.strict.said {
+		return
+	}
+	if j.tools.Strict == nil {
 		j.tools.Strict = map[turn.ToolName]bool{}
 	}
-	if t.strict {
-		j.tools.Strict[toolName(t.Name)] = true
-	}
+	j.tools.Strict[toolName(t.Name)] = t.strict.on
 }
 
 // find returns the tools that a change is about.

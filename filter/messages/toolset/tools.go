@@ -40,17 +40,20 @@ func (r *Reader) readTool(v jsontext.Field, published *clientTool) *apierror.Err
 	}
 
 	r.tools = append(r.tools, t.Tool)
-	if t.strict {
-		enforce(r.input, t.Name)
+	if t.strict.said {
+		r.input.SetStrict(toolName(t.Name), t.strict.on)
 	}
 	return nil
 }
+
+// strictness is what a request says of whether a tool's arguments must follow its schema.
+type strictness struct{ said, on bool }
 
 // definedTool is a tool of the client, as a request defines it.
 type definedTool struct {
 	harmony.Tool
 
-	strict   bool
+	strict   strictness
 	deferred bool
 }
 
@@ -70,7 +73,8 @@ func (r *Reader) parseTool(v jsontext.Field, published *clientTool) (t definedTo
 			}
 			t.Parameters = json.RawMessage(v.Raw)
 		case "strict":
-			t.strict, err = v.Switch()
+			t.strict.said = true
+			t.strict.on, err = v.Switch()
 		case "defer_loading":
 			t.deferred, err = v.Switch()
 		case "input_examples":
@@ -103,9 +107,9 @@ func (r *Reader) parseTool(v jsontext.Field, published *clientTool) (t definedTo
 }
 
 // deferTool notes a tool that is offered once the conversation refers to it.
-func (r *Reader) deferTool(t harmony.Tool, strict bool) {
+func (r *Reader) deferTool(t harmony.Tool, strict strictness) {
 	if r.strict == nil {
-		r.strict = map[string]bool{}
+		r.strict = map[string]strictness{}
 	}
 
 	// A reference names the tool alone, so that two of one name could not be told apart.

@@ -48,7 +48,7 @@ type Reader struct {
 	// The client's tools that are offered from the beginning. Of deferred ones: whether they are
 	// strict, and the names that several of them have.
 	tools  []harmony.Tool
-	strict map[string]bool
+	strict map[string]strictness
 	twice  []string
 	// toolsets are the client's toolsets, each a namespace.
 	toolsets []harmony.Namespace
@@ -143,12 +143,4 @@ func (r *Reader) Refers(name string) bool {
 	}
 	r.referred[name] = true
 	return true
-}
-
-// enforce has the arguments of a tool of the client follow its schema.
-func enforce(in *turn.Input, name string) {
-	if in.Strict == nil {
-		in.Strict = map[turn.ToolName]bool{}
-	}
-	in.Strict[toolName(name)] = true
 }

@@ -105,11 +105,9 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		return nil
 	}
 
-	if t.enforced {
-		if r.input.Strict == nil {
-			r.input.Strict = map[turn.ToolName]bool{}
-		}
-		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
+	if t.strict.said {
+		name := turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}
+		r.input.SetStrict(name, t.strict.on)
 	}
 
 	// A grammar that is too expensive for the engine has been dropped from the format.
@@ -149,11 +147,14 @@ func (r *Reader) readHosted(kind string, v jsontext.Field) *apierror.Error {
 	return r.readBuiltin(kind, v)
 }
 
+// strictness is what a request says of whether a tool's arguments must follow its schema.
+type strictness struct{ said, on bool }
+
 // tool is a tool as the request defines it.
 type tool struct {
 	harmony.Tool
 	kind     string
-	enforced bool // strict is true
+	strict   strictness
 	deferred bool // it is not offered before a search finds it
 
 	format fields.CustomFormat // of a custom tool
@@ -175,7 +176,8 @@ func (r *Reader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 			}
 			t.Parameters = json.RawMessage(v.Raw)
 		case key == "strict" && t.kind == "function":
-			t.enforced, err = v.Switch()
+			t.strict.said = true
+			t.strict.on, err = v.Switch()
 		case key == "defer_loading":
 			t.deferred, err = v.Switch()
 		case key == "format" && t.kind == "custom":

@@ -91,7 +91,7 @@ func (p *Plan) GoOn(rc *request.Context, call *engine.Request, listener Listener
 	if p.later != nil {
 		call.Constraint = nil
 		if !rc.Checked {
-			call.Constraint = p.later.format
+			call.Constraint, call.Advised = p.later.format, p.later.advised
 		}
 		p.later, p.verifier = nil, p.later.verifier
 	}

@@ -100,7 +100,9 @@ func newVerifier(
 // laterSpec is the spec of the turns after the first one of a reply.
 type laterSpec struct {
 	// Nil: any output.
-	format   constraint.Format
+	format constraint.Format
+	// See [engine.Request.Advised].
+	advised  bool
 	verifier verifier
 }
 
@@ -118,9 +120,10 @@ func newLaterSpec(
 	l := &laterSpec{}
 	if err == nil {
 		l.format = spec.Format(rc.Work)
+		l.advised = l.format != nil && !spec.Restricts()
 	}
 
-	if l.format != nil {
+	if spec.Restricts() {
 		l.verifier, err = newVerifier(rc, in, &spec, choice, tools)
 	}
 	return l, err

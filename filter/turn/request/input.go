@@ -94,7 +94,8 @@ type Input struct {
 	Choice Choice
 	// Tools whose arguments are not repaired: they need not be JSON.
 	AsIs map[item.ToolName]bool
-	// Tools whose arguments must follow their schemas.
+	// Tools whose arguments must follow their schemas, see [Input.SetStrict]; false: the client says that they
+	// need not.
 	Strict map[item.ToolName]bool
 	// Of the arguments of tools, which an engine's grammar enforces; of own tools only.
 	Grammars map[item.ToolName]constraint.Grammar
@@ -210,13 +211,28 @@ func (in *Input) EnforceText(tools []item.ToolName) {
 		in.AsIs[name] = true
 	}
 
-	if !in.Choice.Required && in.Choice.Allowed == nil && in.Format == nil && len(in.Strict) == 0 {
+	if !in.Choice.Required && in.Choice.Allowed == nil && in.Format == nil && !in.HasStrict() {
 		return
 	}
+	for _, name := range tools {
+		in.SetStrict(name, true)
+	}
+}
+
+// SetStrict sets what the client says of whether the arguments of a tool must follow its schema.
+func (in *Input) SetStrict(name item.ToolName, strict bool) {
 	if in.Strict == nil {
 		in.Strict = map[item.ToolName]bool{}
 	}
-	for _, name := range tools {
-		in.Strict[name] = true
+	in.Strict[name] = strict
+}
+
+// HasStrict reports whether the arguments of a tool must follow its schema.
+func (in *Input) HasStrict() bool {
+	for _, strict := range in.Strict {
+		if strict {
+			return true
+		}
 	}
+	return false
 }

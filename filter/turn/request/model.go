@@ -66,6 +66,10 @@ type Model struct {
 	// way; "pass": they are passed on as they are; "retry": what cannot be repaired, or breaks the
 	// tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments,omitempty"`
+	// What is asked of calls of tools that are not strict, where the engine's grammar can enforce it:
+	// "" or "off": nothing; "names": they are of tools of the request; "arguments": their arguments
+	// follow the schema too, unless the client says that they need not; "all_arguments": also then.
+	ToolStrictness string `json:"tool_strictness,omitempty"`
 	// A chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is
 	// told, and has another turn.
 	UnknownTools string `json:"unknown_tools,omitempty"`
@@ -102,6 +106,10 @@ type ReasoningLimits struct {
 
 // The texts of the settings in [Model].
 const (
-	HistoryExact     = "exact"
-	HistoryCanonical = "canonical"
+	StrictnessOff       = "off"
+	StrictnessNames     = "names"
+	StrictnessArguments = "arguments"
+	StrictnessAll       = "all_arguments"
+	HistoryExact        = "exact"
+	HistoryCanonical    = "canonical"
 )

@@ -145,6 +145,15 @@ func (s *Set) IsStrict(in *request.Input, name item.ToolName) bool {
 	return in.Strict[name]
 }
 
+// saidLoose reports whether the client says that the arguments of a tool need not follow its schema.
+func (s *Set) saidLoose(in *request.Input, name item.ToolName) bool {
+	strict, said := s.strict[name]
+	if !said {
+		strict, said = in.Strict[name]
+	}
+	return said && !strict
+}
+
 // parameters returns the parameters of one of the request's own tools, or those that
 // have replaced them.
 func (s *Set) parameters(recipient string, own json.RawMessage) json.RawMessage {

@@ -73,6 +73,8 @@ func NewSpec(
 		return spec, apierror.Invalid("tool_choice",
 			"tool_choice requires a call, but the request has no tools that may be called.")
 	}
+
+	collected.tighten(&spec)
 	return spec, nil
 }
 
@@ -87,9 +89,10 @@ type callable struct {
 	// The only ones that may be called; nil: all.
 	chosen map[item.ToolName]bool
 
-	// What was found.
-	found []constraint.Tool
-	names map[item.ToolName]bool
+	// What was found, and the parameters of each.
+	found      []constraint.Tool
+	parameters []json.RawMessage
+	names      map[item.ToolName]bool
 
 	// Bytes of the schemas of the strict tools so far.
 	strictBytes int
@@ -106,6 +109,7 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 		c.names = map[item.ToolName]bool{}
 	}
 	c.names[name] = true
+	c.parameters = append(c.parameters, parameters)
 
 	strict := c.tools.IsStrict(c.in, name)
 	if strict {
@@ -127,12 +131,61 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 	schema, err := strictSchema(c.rc, strict, name, parameters)
 	var enforced constraint.Value
 	if c.required && !strict && !name.Builtin {
-		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes)
+		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes, constraint.MaxCost)
 	}
 	c.found = append(c.found, constraint.Tool{
 		Recipient: recipient, Builtin: name.Builtin, Code: name.IsCode(), Schema: schema, Enforced: enforced,
 	})
 	return err
+}
+
+// maxAdvisedCost bounds the cost of the patterns and lengths of the schemas that only the operator asks for:
+// about a second of an engine's compiler, since clients that wait for it have not asked for any.
+const maxAdvisedCost = 16
+
+// tighten adds what the operator asks for of calls, beside what the request does. Nothing of it is verified:
+// a reply that breaks it, of an engine that does not enforce it, is one that the client has allowed.
+func (c *callable) tighten(spec *constraint.Spec) {
+	level := c.rc.Model.ToolStrictness
+	if level == "" || level == request.StrictnessOff || c.rc.Checked || c.in.Engine.MinTokens > 0 || c.in.Continue {
+		return
+	}
+
+	// What a client asks for makes the arguments of all tools objects.
+	free := !spec.Restricts()
+	spec.Declared = true
+	for i := range spec.Tools {
+		tool := &spec.Tools[i]
+		name := c.tools.byRecipient[tool.Recipient]
+		if tool.Schema != nil || tool.Grammar != "" || tool.Code {
+			continue
+		}
+
+		if !c.wantsArguments(name) {
+			tool.Free = free
+			continue
+		}
+		// Without room in the grammar they are any object.
+		_, tool.Enforced = c.forced.schema(
+			c.rc.Work, c.parameters[i], maxStrictSchemas-c.strictBytes, maxAdvisedCost-c.forced.cost,
+		)
+	}
+}
+
+// wantsArguments reports whether the operator asks for arguments that follow the schema of a tool.
+func (c *callable) wantsArguments(name item.ToolName) bool {
+	// A custom tool takes text, and tools of the system message the forms that the model was trained on.
+	if name.Builtin || c.in.AsIs[name] {
+		return false
+	}
+
+	switch c.rc.Model.ToolStrictness {
+	case request.StrictnessArguments:
+		return !c.tools.saidLoose(c.in, name)
+	case request.StrictnessAll:
+		return true
+	}
+	return false
 }
 
 // grammarOf returns the grammar of the arguments of a tool; "" if it has none, or if
@@ -177,9 +230,10 @@ func strictSchema(
 type forcedSchemas struct{ size, cost int }
 
 // schema returns the schema of a tool's arguments if it is enforced, and its form for
-// engines; nil: they are any JSON object. room is how many bytes all of them may have.
+// engines; nil: they are any JSON object. room is how many bytes all of them may have, and most is the cost
+// of this one, beyond which patterns and lengths are left out.
 func (f *forcedSchemas) schema(
-	account *work.Account, parameters json.RawMessage, room int,
+	account *work.Account, parameters json.RawMessage, room, most int,
 ) (schema json.RawMessage, enforced constraint.Value) {
 	// What is read counts, whether it is enforced or not.
 	if f.size += len(parameters); f.size > room {
@@ -190,7 +244,7 @@ func (f *forcedSchemas) schema(
 		return nil, enforced
 	}
 
-	value, cost, err := constraint.CheckLoose(account, parameters)
+	value, cost, err := constraint.CheckLoose(account, parameters, max(most, 0))
 	if err != nil || f.cost+cost > constraint.MaxCost {
 		return nil, enforced
 	}
@@ -203,7 +257,8 @@ func (f *forcedSchemas) schema(
 // JSON object.
 func ArgumentsOf(account *work.Account, schema json.RawMessage) constraint.Value {
 	var forced forcedSchemas
-	if schema, value := forced.schema(account, schema, maxStrictSchemas); schema != nil && account.Err() == nil {
+	schema, value := forced.schema(account, schema, maxStrictSchemas, constraint.MaxCost)
+	if schema != nil && account.Err() == nil {
 		return value
 	}
 	return constraint.Value{Schema: constraint.AnyObject}

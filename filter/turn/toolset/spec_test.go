@@ -41,7 +41,7 @@ func TestBuiltinsInSpec(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p, err := NewSpec(&request.Context{}, &c.in, tools.Narrow(c.in.Choice), tools)
+		p, err := NewSpec(&request.Context{Model: &request.Model{}}, &c.in, tools.Narrow(c.in.Choice), tools)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestForcedSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		spec, err := NewSpec(&request.Context{}, in, c.choice, tools)
+		spec, err := NewSpec(&request.Context{Model: &request.Model{}}, in, c.choice, tools)
 		if err != nil || string(spec.Tools[0].Schema) != c.want {
 			t.Errorf("%s: the schema is %s, error %v", name, spec.Tools[0].Schema, err)
 		}
@@ -114,7 +114,7 @@ func TestForcedSchemas(t *testing.T) {
 	}
 
 	tools, _ := newSet(many, nil, request.DefaultLimits())
-	spec, err := NewSpec(&request.Context{}, &request.Input{Tools: many}, request.Choice{Required: true}, tools)
+	spec, err := NewSpec(&request.Context{Model: &request.Model{}}, &request.Input{Tools: many}, request.Choice{Required: true}, tools)
 	kept := 0
 
 	for _, t := range spec.Tools {
@@ -145,7 +145,7 @@ func TestJoinedToolsEnforced(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		spec, err := NewSpec(&request.Context{}, &in, in.Choice, tools)
+		spec, err := NewSpec(rc, &in, in.Choice, tools)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ type grammar struct {
 	Type     string          `json:"type"`
 	Value    string          `json:"value"`          // const_string
 	Elements []*grammar      `json:"elements"`       // sequence, or
-	Content  *grammar        `json:"content"`        // optional, star, repeat
+	Content  *grammar        `json:"content"`        // optional, star, plus, repeat
 	Min      int             `json:"min"`            // repeat
 	Max      int             `json:"max"`            // repeat
 	Token    harmony.Token   `json:"token"`          // token
@@ -140,7 +140,7 @@ func (g *grammar) check() *apiError {
 		if len(parts) == 0 {
 			return invalid
 		}
-	case "optional", "star", "repeat":
+	case "optional", "star", "plus", "repeat":
 		if g.Content == nil || g.Type == "repeat" && (g.Min != 1 || g.Max != 1) {
 			return invalid
 		}
@@ -216,8 +216,11 @@ func (g *grammar) ends(s string, at int) []int {
 
 	case "optional":
 		return append(g.Content.ends(s, at), at)
-	case "star":
+	case "star", "plus":
 		places := []int{at}
+		if g.Type == "plus" {
+			places = g.Content.ends(s, at)
+		}
 		// Only new positions are followed, so that the loop ends for a content that matches nothing.
 		for last := places; len(last) > 0; places = append(places, last...) {
 			last = slices.DeleteFunc(g.Content.endsOf(s, last), func(p int) bool { return slices.Contains(places, p) })
@@ -282,7 +285,7 @@ func (g *grammar) samples() []string {
 
 	case "token":
 		return []string{markOf(g.Token)}
-	case "repeat":
+	case "repeat", "plus":
 		return g.Content.samples()
 
 	case "or":

@@ -1,0 +1,54 @@
+package constraint
+
+import (
+	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
+)
+
+// The parts of a reply in which only the names of the tools that are called are fixed, or their
+// arguments too.
+//
+//	reply  = {analysis | preamble} ( call {[end {analysis | preamble}] call} | answer )
+//
+// An engine compiles each recipient once: so there is one place for calls, and the forms of its
+// headers are not told apart from mixtures of them, which no model writes.
+var (
+	interludes = Many{Choice{message("<|channel|>analysis<|message|>"), message("<|channel|>commentary<|message|>")}}
+	addressed  = forms(" to=", "<|channel|>commentary to=", "<|channel|>analysis to=")
+	channel    = Optional{forms("<|channel|>commentary", "<|channel|>analysis")}
+)
+
+// declared returns the replies whose calls are of tools that are declared. Nobody asked for another
+// order of messages than the model's own.
+func (s *Spec) declared(account *work.Account) Format {
+	var one Choice
+	// Recipients whose arguments are any object, and any text.
+	var objects, texts Choice
+	for i := range s.Tools {
+		tool := &s.Tools[i]
+		switch {
+		case tool.hasValue():
+			one = append(one, addressedTo(Text(tool.Recipient), jsonType, tool.value(account)))
+		case tool.Free, tool.Code:
+			texts = append(texts, Text(tool.Recipient))
+		default:
+			objects = append(objects, Text(tool.Recipient))
+		}
+	}
+	if len(objects) > 0 {
+		one = append(one, addressedTo(objects, builtinType, NewValue(account, AnyObject)))
+	}
+	if len(texts) > 0 {
+		one = append(one, addressedTo(texts, builtinType, Free{}))
+	}
+
+	// Who wants one call ends the reply after it.
+	calls := Some{Sequence{one, Optional{append(slices.Clone(more), interludes)}}}
+	return Sequence{interludes, Choice{calls, s.answer(account)}}
+}
+
+// addressedTo returns the messages that call one of some recipients.
+func addressedTo(recipients Format, types Choice, content Format) Format {
+	return Sequence{addressed, recipients, channel, types, content}
+}
