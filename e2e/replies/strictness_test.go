@@ -25,7 +25,7 @@ func startStrictness(t *testing.T) *stack.Dataplane {
 	}})
 }
 
-var strictnesses = []string{turn.StrictnessOff, turn.StrictnessNames, turn.StrictnessArguments, turn.StrictnessAll}
+var strictnesses = []string{turn.StrictnessNone, turn.StrictnessNames, turn.StrictnessArguments, turn.StrictnessAll}
 
 // strictTools are two functions in each API's form: one that says nothing of strict, and one that says it is not.
 var strictTools = map[string]string{
@@ -119,7 +119,7 @@ func TestStrictnessLeavesRepliesAlone(t *testing.T) {
 			return fmt.Sprint(status, message.Get("reasoning").Str, message.Get("content").Raw, calls,
 				reply.Get("choices.0.finish_reason").Str, reply.Get("usage.completion_tokens").Int())
 		}
-		want := reply(turn.StrictnessOff)
+		want := reply(turn.StrictnessNone)
 		for _, word := range strictnesses[1:] {
 			if diff := cmp.Diff(want, reply(word)); diff != "" {
 				t.Errorf("%s: %s: %s", word, output, diff)

@@ -137,7 +137,7 @@ func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
 
 // strictnesses are the words of tool_strictness.
 var strictnesses = []string{
-	turn.StrictnessOff, turn.StrictnessNames, turn.StrictnessArguments, turn.StrictnessAll,
+	turn.StrictnessNone, turn.StrictnessNames, turn.StrictnessArguments, turn.StrictnessAll,
 }
 
 func (m Model) check(path string) (errs faults) {

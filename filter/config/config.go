@@ -213,7 +213,7 @@ type Model struct {
 	// the tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments"`
 	// ToolStrictness says what the engine's grammar enforces of calls of tools that are not strict.
-	// off: nothing. names: they are of tools of the request. arguments: their arguments follow the
+	// none: nothing. names: they are of tools of the request. arguments: their arguments follow the
 	// schema too, unless the client says that they need not. all_arguments: also then.
 	ToolStrictness string `json:"tool_strictness"`
 	// History says how the model's own steps are rendered in later prompts. exact: as the model
@@ -512,7 +512,7 @@ func Defaults() *Config {
 			Effort:          string(harmony.EffortMedium),
 			EffortUpdates:   turn.EffortExact,
 			ToolArguments:   turn.ArgumentsRepair,
-			ToolStrictness:  turn.StrictnessOff,
+			ToolStrictness:  turn.StrictnessNone,
 			History:         turn.HistoryExact,
 		},
 		OnMalformed:     turn.MalformedRepair,

@@ -40,7 +40,7 @@ models:
 	want := func(m Model) Model {
 		return m.over(Model{
 			Engine: "sglang", Effort: "low", EffortUpdates: turn.EffortExact, Identity: turn.DefaultIdentity,
-			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0, ToolArguments: turn.ArgumentsRepair, ToolStrictness: turn.StrictnessOff,
+			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0, ToolArguments: turn.ArgumentsRepair, ToolStrictness: turn.StrictnessNone,
 			History: turn.HistoryExact,
 		})
 	}

@@ -126,7 +126,7 @@ const (
 	UnknownToClient = request.UnknownToClient
 	UnknownToModel  = request.UnknownToModel
 
-	StrictnessOff       = request.StrictnessOff
+	StrictnessNone      = request.StrictnessNone
 	StrictnessNames     = request.StrictnessNames
 	StrictnessArguments = request.StrictnessArguments
 	StrictnessAll       = request.StrictnessAll

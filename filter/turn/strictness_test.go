@@ -25,7 +25,7 @@ func TestAdviceIsNotVerified(t *testing.T) {
 			rc, _ := newContext()
 			rc.Model.ToolStrictness = level
 			turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
-			if on := turn.Engine.Constraint != nil; on != turn.Engine.Advised || on != (level != request.StrictnessOff) {
+			if on := turn.Engine.Constraint != nil; on != turn.Engine.Advised || on != (level != request.StrictnessNone) {
 				t.Fatalf("%s: a constraint: %t, advised: %t", level, on, turn.Engine.Advised)
 			}
 			if turn.NewCheck() != nil {
@@ -34,7 +34,7 @@ func TestAdviceIsNotVerified(t *testing.T) {
 			got, _ := readOutput(t, turn, output, engine.FinishStop)
 			return got
 		}
-		want := events(request.StrictnessOff)
+		want := events(request.StrictnessNone)
 		for _, level := range []string{request.StrictnessNames, request.StrictnessArguments, request.StrictnessAll} {
 			if diff := cmp.Diff(want, events(level)); diff != "" {
 				t.Errorf("%s: %s: %s", level, output, diff)

@@ -67,7 +67,7 @@ type Model struct {
 	// tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments,omitempty"`
 	// What is asked of calls of tools that are not strict, where the engine's grammar can enforce it:
-	// "" or "off": nothing; "names": they are of tools of the request; "arguments": their arguments
+	// "" or "none": nothing; "names": they are of tools of the request; "arguments": their arguments
 	// follow the schema too, unless the client says that they need not; "all_arguments": also then.
 	ToolStrictness string `json:"tool_strictness,omitempty"`
 	// A chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is
@@ -106,7 +106,7 @@ type ReasoningLimits struct {
 
 // The texts of the settings in [Model].
 const (
-	StrictnessOff       = "off"
+	StrictnessNone      = "off"
 	StrictnessNames     = "names"
 	StrictnessArguments = "arguments"
 	StrictnessAll       = "all_arguments"

@@ -147,7 +147,7 @@ const maxAdvisedCost = 16
 // a reply that breaks it, of an engine that does not enforce it, is one that the client has allowed.
 func (c *callable) tighten(spec *constraint.Spec) {
 	level := c.rc.Model.ToolStrictness
-	if level == "" || level == request.StrictnessOff || c.rc.Checked || c.in.Engine.MinTokens > 0 || c.in.Continue {
+	if level == "" || level == request.StrictnessNone || c.rc.Checked || c.in.Engine.MinTokens > 0 || c.in.Continue {
 		return
 	}
 

@@ -37,7 +37,7 @@ func TestStrictnessOfTheOperator(t *testing.T) {
 		change func(*request.Context, *request.Input)
 		want   map[string]string
 	}{
-		{name: "off", level: request.StrictnessOff},
+		{name: "none", level: request.StrictnessNone},
 		{name: "no level"},
 		{name: "names", level: request.StrictnessNames, want: map[string]string{
 			"plain": "text", "loose": "text", "strict": "text", "custom": "text", "bare": "text", "odd": "text",
