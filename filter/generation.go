@@ -18,6 +18,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
+	"github.com/envoy-harmony/envoy-harmony/filter/retention"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -45,6 +46,8 @@ type generation struct {
 	renderer *harmony.Renderer
 	chains   *responses.Chains  // nil: none are remembered
 	prompts  *diagnosis.Prompts // nil: none are compared
+	// Nil: no engine takes hints.
+	retention *retention.Memory
 }
 
 // parts are the parts of a generation whose making can fail. Making them changes
@@ -141,7 +144,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 // keepCaches takes over the caches of the generation before, if what is in them and
 // their size do not depend on what has changed.
 func (g *generation) keepCaches(before *generation) {
-	g.renderer, g.chains, g.prompts = before.renderer, before.chains, before.prompts
+	g.renderer, g.chains, g.prompts, g.retention = before.renderer, before.chains, before.prompts, before.retention
 	was, is := before.cfg, g.cfg
 
 	if g.renderer == nil || was.Limits.CacheBytes != is.Limits.CacheBytes {
@@ -152,6 +155,10 @@ func (g *generation) keepCaches(before *generation) {
 		g.prompts = nil
 	case g.prompts == nil || was.Limits.DiagnosisBytes != is.Limits.DiagnosisBytes:
 		g.prompts = diagnosis.NewPrompts(is.Limits.DiagnosisBytes)
+	}
+
+	if g.retention == nil && slices.ContainsFunc(is.Engines, func(e config.Engine) bool { return is.KVHinted(e.Name) }) {
+		g.retention = retention.NewMemory()
 	}
 
 	// Chains have read messages, in which images and texts for routing are as these keys say.

@@ -369,6 +369,7 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 		Limits:   limits,
 		KeptTTL:  cfg.Limits.KeptReasoningTTL.Duration,
 	}
+	env.Retention = g.retention
 	// A nil pointer in the interface would not be nil.
 	if g.prompts != nil {
 		env.Prompts = g.prompts

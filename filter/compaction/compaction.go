@@ -82,7 +82,7 @@ const (
 // shortened then, and only if that is not enough, turns are dropped.
 func Prepare(ctx context.Context, rc *turn.RequestContext, input *turn.Input) (*turn.Turn, *apierror.Error) {
 	in := *input
-	in.Truncate, in.Engine.MaxTokens = false, 0
+	in.Truncate, in.Summarizes, in.Engine.MaxTokens = false, true, 0
 	t, err := turn.Prepare(ctx, rc, &in)
 	// Shorter texts keep every turn in the summary; dropping turns loses whole thoughts.
 	for size := longestText; size >= ShortestText && cramped(rc, t, err); size /= 4 {

@@ -3,9 +3,12 @@ package compaction_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/compaction"
+	"github.com/envoy-harmony/envoy-harmony/filter/retention"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // TestAsk shows what the model is told that remains.
@@ -67,6 +70,27 @@ func TestShorten(t *testing.T) {
 	} {
 		if got := compaction.Shorten(c.text, c.size); got != c.want {
 			t.Errorf("Shorten(%q, %d) = %q, want %q", c.text, c.size, got, c.want)
+		}
+	}
+}
+
+// TestPrepareEndsConversations: an engine that is told what to keep is told to release what is summarized.
+func TestPrepareEndsConversations(t *testing.T) {
+	t.Parallel()
+	rc := &turn.RequestContext{
+		Env: &turn.Env{
+			Renderer: harmony.NewRenderer(), Now: time.Now, NewID: func(string) string { return "1" },
+			Limits: turn.DefaultLimits(), Retention: retention.NewMemory(),
+		},
+		Model: &turn.Model{}, KVHints: true,
+	}
+	made, err := compaction.Prepare(t.Context(), rc, &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: compaction.Ask("")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range made.Engine.Retention.Directives {
+		if d.Priority != retention.Released {
+			t.Errorf("%+v", d)
 		}
 	}
 }

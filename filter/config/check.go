@@ -203,6 +203,10 @@ func (c *Config) checkEngines() (errs faults) {
 		}
 		errs = append(errs, e.checkHealth(path)...)
 		errs = append(errs, e.checkPrefill(path)...)
+		errs.optional(path+".kv_hints", e.KVHints, KVHintsNone, KVHintsRetain)
+		if hinted := engine.KVHinted(); e.KVHints == KVHintsRetain && !slices.Contains(hinted, e.Kind) {
+			errs.add("%s.kv_hints: %s takes no hints; those that do are %s", path, e.Kind, strings.Join(hinted, ", "))
+		}
 	}
 
 	// Now all names are known.

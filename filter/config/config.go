@@ -36,6 +36,9 @@ const (
 	UnknownPass   = "pass"   // unknown_models: requests are the upstream's
 	UnknownReject = "reject" // unknown_models: requests are a 404
 
+	KVHintsNone   = "none"   // engines[].kv_hints: there are none
+	KVHintsRetain = "retain" // engines[].kv_hints: what to keep of prompts and outputs, and for how long
+
 	LogFormatAuto = "auto" // log.format: short rows on a terminal, else JSON
 	LogFormatJSON = "json" // log.format: one JSON object a line
 	LogFormatText = "text" // log.format: names and values
@@ -289,6 +292,9 @@ type Engine struct {
 	// replica for each call, http or https. Empty: Envoy chooses. Only run and
 	// envoy-config read it.
 	EndpointPicker string `json:"endpoint_picker"`
+	// KVHints says which hints about their KV cache model calls have: none, or retain, for kinds that
+	// take such. Empty: none.
+	KVHints string `json:"kv_hints"`
 	// Prefill are the processes that compute prompts for those of URLs, which
 	// then only generate the output. Empty: each of URLs does both.
 	Prefill []Prefill `json:"prefill"`
@@ -305,6 +311,11 @@ type Prefill struct {
 
 // DefaultBootstrapPort is SGLang's own default.
 const DefaultBootstrapPort = 8998
+
+// KVHinted reports whether model calls of an engine have hints about its KV cache.
+func (c *Config) KVHinted(name string) bool {
+	return slices.ContainsFunc(c.Engines, func(e Engine) bool { return e.Name == name && e.KVHints == KVHintsRetain })
+}
 
 // PrefillName is what Envoy's route to the engine's prefill endpoints matches.
 func (e Engine) PrefillName() string { return e.Name + header.PrefillSuffix }

@@ -158,6 +158,8 @@ func TestConfigErrors(t *testing.T) {
 		{"path", "engines: [{kind: vllm, urls: [http://a/v1]}]", "write scheme, host and port only"},
 		{"health path of gRPC", "engines: [{kind: vllm-grpc, health_path: /health}]", "engines[0].health_path: is for HTTP engines"},
 		{"health path", "engines: [{kind: vllm, health_path: health}]", "engines[0].health_path: \"health\" is no path"},
+		{"hints", "engines: [{kind: vllm, kv_hints: keep}]", `engines[0].kv_hints: must be one of none, retain, not "keep"`},
+		{"hints of a kind without", "engines: [{kind: sglang, kv_hints: retain}]", "engines[0].kv_hints: sglang takes no hints; those that do are vllm, vllm-generate"},
 		{"picker", "engines: [{kind: vllm, endpoint_picker: 'epp:9002'}]", "engines[0].endpoint_picker: \"epp:9002\": the scheme must be"},
 		{"unknown engine", "models: [{match: a, engine: nope}]", `models[0].engine: there is no engine "nope"; engines are: vllm`},
 		{"no match", "models: [{effort: low}]", "models[0].match"},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/retention"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -68,6 +69,9 @@ type Request struct {
 	// How it is served.
 	CacheSalt string
 	Priority  *int
+	// Retention is what the engine is asked to keep in its cache, which it is free not to do; nil: nothing.
+	// Engines that take no hints are not told, see [Traits].
+	Retention *retention.Hints
 	// Whole says that the client waits for one JSON object, so the engine may send few, large
 	// chunks.
 	Whole bool

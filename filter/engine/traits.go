@@ -21,6 +21,8 @@ type Traits struct {
 	// NamesModel says that requests name their model, and that the engine refuses one that it does
 	// not serve. Others take every name for the one model that they have.
 	NamesModel bool
+	// KVHints says that requests may have hints about the engine's cache.
+	KVHints bool
 	// ModelInfo asks the engine for its model with a method of its own; nil: the engine has
 	// GET /v1/models.
 	ModelInfo ModelInformer
@@ -42,6 +44,12 @@ func IsGRPC(kind string) bool { return traitsOf(kind).GRPC }
 // ClosesConnections reports whether a kind's server closes the connection after
 // a reply without announcing it. Envoy must not reuse its connections.
 func ClosesConnections(kind string) bool { return traitsOf(kind).ClosesConnections }
+
+// KVHinted returns the kinds of engines whose requests may have hints about their cache, in the order of
+// the documentation.
+func KVHinted() []string {
+	return slices.DeleteFunc(Kinds(), func(kind string) bool { return !traitsOf(kind).KVHints })
+}
 
 // Disaggregates reports whether engines of a kind support disaggregated serving
 // (ok), and if so, whether they use a bootstrap room.

@@ -16,7 +16,9 @@ type vllm struct {
 
 func (vllm) Kind() string { return "vllm" }
 
-func (v vllm) Traits() Traits { return Traits{Constrains: true, NamesModel: true, Disaggregation: v} }
+func (v vllm) Traits() Traits {
+	return Traits{Constrains: true, NamesModel: true, KVHints: true, Disaggregation: v}
+}
 
 func (vllm) Ignores(*Request) []string { return nil }
 
@@ -44,6 +46,7 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	}
 	o.structuredOutputs(r)
 	o.scheduling(r)
+	o.kvHints(r)
 	return o.request("/v1/completions", r.ID.String()), nil
 }
 

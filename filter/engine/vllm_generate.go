@@ -46,5 +46,6 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.streaming(r)
 	o.kvTransferParams(r)
 	o.scheduling(r)
+	o.kvHints(r)
 	return o.request("/inference/v1/generate", r.ID.String()), nil
 }

@@ -231,6 +231,7 @@ func (c *collector) requestContext() *turn.RequestContext {
 		RequestID: c.request.id,
 		Session:   c.request.session,
 		Checked:   c.target.Dialect != nil && !c.target.Dialect.Traits().Constrains,
+		KVHints:   s.o.Config.KVHinted(m.Engine),
 		Model: s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), config.Client{
 			Tenant: c.request.tenant, Key: c.request.key,
 		}),

@@ -40,8 +40,9 @@ func (t *Turn) Continue(ctx context.Context, items []item.Item, maxTokens int) (
 	call.Prompt, call.MaxTokens = tokens, maxTokens
 
 	next.Engine = &call
-	next.diagnosed.next(t.completionStart, &call)
-	next.plan.GoOn(&next.rc, &call, &next.diagnosed)
+	next.heard.diagnosed.next(t.completionStart, &call)
+	next.heard.retained.next(items, &call)
+	next.plan.GoOn(&next.rc, &call, &next.heard)
 	return &next, limitOutput(&t.rc, &call)
 }
 

@@ -33,7 +33,7 @@ type diagnosed struct {
 
 // diagnose compares the prompt with those of its session, and with that of the reply that the request names.
 func (t *Turn) diagnose(conversation *prompt.Conversation, rendered *prompt.Prompt) {
-	rc, in, compared := &t.rc, conversation.Input, &t.diagnosed
+	rc, in, compared := &t.rc, conversation.Input, &t.heard.diagnosed
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
 	}
@@ -74,7 +74,7 @@ func (t *Turn) Diagnosis() *request.Diagnosis {
 	if t == nil {
 		return nil
 	}
-	return t.diagnosed.found
+	return t.heard.found
 }
 
 // Began remembers the prompt, once: an engine has begun to answer it.

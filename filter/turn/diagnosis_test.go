@@ -488,8 +488,8 @@ func TestDiagnosisOfTwoOutputs(t *testing.T) {
 		},
 		"at once": func(rc *RequestContext) *reading {
 			one, two := prepare(t, rc, in), prepare(t, rc, &again)
-			one.diagnosed.Began()
-			two.diagnosed.Began()
+			one.heard.Began()
+			two.heard.Began()
 			_, r := play(t, one, output("first"), engine.FinishStop)
 			play(t, two, output("second"), engine.FinishStop)
 			return r

@@ -72,6 +72,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 	if turn.Engine, err = engineRequest(rc, in, rendered.Tokens, format); err != nil {
 		return nil, err
 	}
+	turn.retain(&conversation, &rendered, !tools.Empty())
 	turn.Engine.Advised = turn.Engine.Constraint != nil && !spec.Restricts()
 
 	turn.constraintParam = "tools"
@@ -79,7 +80,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		turn.constraintParam = in.Format.Path
 	}
 
-	plan.Call, plan.Listener, plan.Diagnosis = turn.Engine, &turn.diagnosed, turn.diagnosed.found
+	plan.Call, plan.Listener, plan.Diagnosis = turn.Engine, &turn.heard, turn.heard.found
 	plan.Header, plan.Begun, plan.Due = rendered.Header, rendered.Begun, rendered.Due
 	// Where any output is valid there is nothing to verify.
 	if spec.Restricts() {
@@ -88,7 +89,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		}
 	}
 	turn.plan = plan
-	turn.diagnosed.call = turn.Engine
+	turn.heard.diagnosed.call = turn.Engine
 
 	// Work that was refused on the way may have been done without, in silence.
 	if err := rc.WorkRefused(""); err != nil {

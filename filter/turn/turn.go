@@ -47,8 +47,16 @@ type Turn struct {
 	plan output.Plan
 	// Where in the prompt the model's own message begins.
 	completionStart int
+	// What listens to the model call.
+	heard heard
+}
+
+// heard is what is to be known of a turn's model call beside its output. It is an [output.Listener].
+type heard struct {
 	// How the prompt is compared with earlier ones.
-	diagnosed diagnosed
+	diagnosed
+	// What the engine is asked to keep.
+	retained
 }
 
 // NewReader returns the reader of one choice. It calls emit with each event, from

@@ -61,6 +61,9 @@ unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
   {{- with .endpointPicker }}
   endpoint_picker: {{ quote . }}
   {{- end }}
+  {{- with .kvHints }}
+  kv_hints: {{ . }}
+  {{- end }}
   {{- with .prefill }}
   prefill:
   {{- range . }}

@@ -15,12 +15,15 @@ import (
 // heard is what a listener was told.
 type heard struct {
 	began, wrote int
+	called       []string
 	cached       []*engine.Usage
 }
 
 func (h *heard) Began() { h.began++ }
 
 func (h *heard) Wrote([]harmony.Token, bool) { h.wrote++ }
+
+func (h *heard) Called(id string) { h.called = append(h.called, id) }
 
 func (h *heard) Cached(usage *engine.Usage) { h.cached = append(h.cached, usage) }
 
@@ -94,7 +97,7 @@ func TestListener(t *testing.T) {
 		reader := plan.NewReader(func(item.Event) {})
 		_, _ = reader.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, text), Finish: engine.FinishStop})
 		reader.Cached(&engine.Usage{})
-		if listener.began != 1 || listener.wrote != wrote || len(listener.cached) != 1 {
+		if listener.began != 1 || listener.wrote != wrote || len(listener.called) != wrote || len(listener.cached) != 1 {
 			t.Errorf("%q: %+v", text, listener)
 		}
 	}

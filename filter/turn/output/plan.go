@@ -51,6 +51,8 @@ type Listener interface {
 	// Wrote says what the model has written after the prompt, in a choice that has ended in calls; respelled:
 	// later prompts have it in another form.
 	Wrote(tokens []harmony.Token, respelled bool)
+	// Called says that a choice has ended in calls, of which the first has this id.
+	Called(id string)
 	// Cached says what the engine reports of the prompt.
 	Cached(usage *engine.Usage)
 }

@@ -360,6 +360,9 @@ func (r *Reader) end(length bool) *apierror.Error {
 // keep makes what later turns need of the choice, which has ended in calls.
 func (r *Reader) keep() {
 	choice := r.writtenChoice()
+	if r.plan.Listener != nil {
+		r.plan.Listener.Called(r.calls[0].ID)
+	}
 	// What was cut, or goes on behind a stop, is not what the engine has.
 	if r.plan.Listener != nil && len(r.written.tokens) > 0 && !r.ending.truncated && r.ending.matched == nil {
 		r.plan.Listener.Wrote(withoutEnd(r.written.tokens)[len(r.plan.begunMessage()):], choice == nil)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/retention"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -30,7 +31,9 @@ type Env struct {
 	Memory Memory
 	// What prompts are compared with; nil: none is.
 	Prompts Prompts
-	Limits  Limits
+	// What is remembered for hints to engines; nil: none takes any.
+	Retention *retention.Memory
+	Limits    Limits
 	// KeptTTL is how long Memory keeps texts; 0: for ever.
 	KeptTTL time.Duration
 }
@@ -90,6 +93,8 @@ type Context struct {
 	event *work.Account
 	// The model's engine accepts no constraint: a Check verifies its output.
 	Checked bool
+	// The model's engine is told what to keep in its cache.
+	KVHints bool
 	// PromptTokens is how many tokens the prompt of a turn had whose output is there
 	// already, if its engine had another prompt; 0: as many as the turn's own.
 	PromptTokens int

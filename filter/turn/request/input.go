@@ -66,6 +66,8 @@ type Input struct {
 	Continue bool
 	// Drop the oldest turns if the conversation is longer than the context.
 	Truncate bool
+	// Summarizes is that the reply is a summary in the conversation's place, from which alone it goes on.
+	Summarizes bool
 	// ShownID returns the id by which the client knows a call, for errors; nil: they are the same.
 	ShownID func(callID string) string
 	// The session that the body names, which precedes [Context].Session; "": it names none.
