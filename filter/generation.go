@@ -157,7 +157,8 @@ func (g *generation) keepCaches(before *generation) {
 		g.prompts = diagnosis.NewPrompts(is.Limits.DiagnosisBytes)
 	}
 
-	if g.retention == nil && slices.ContainsFunc(is.Engines, func(e config.Engine) bool { return is.KVHinted(e.Name) }) {
+	hinted := func(e config.Engine) bool { return is.KVHinted(e.Name) }
+	if g.retention == nil && slices.ContainsFunc(is.Engines, hinted) {
 		g.retention = retention.NewMemory()
 	}
 

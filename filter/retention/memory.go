@@ -20,9 +20,9 @@ const (
 	maxOpen = 8
 )
 
+// MinPause and MaxPause bound what is expected of a session's tools, and DefaultPause is what is
+// expected before any has run.
 const (
-	// MinPause and MaxPause bound what is expected of a session's tools, and DefaultPause is what is
-	// expected before any has run.
 	MinPause     = 5 * time.Second
 	DefaultPause = time.Minute
 	MaxPause     = 10 * time.Minute

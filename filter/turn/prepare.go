@@ -89,7 +89,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		}
 	}
 	turn.plan = plan
-	turn.heard.diagnosed.call = turn.Engine
+	turn.heard.call = turn.Engine
 
 	// Work that was refused on the way may have been done without, in silence.
 	if err := rc.WorkRefused(""); err != nil {
