@@ -216,6 +216,9 @@ var (
 // TestSimulatedCache compares the table of docs/prefix-cache.md with what a simulated engine computes of
 // prompts, without hints and with them, and requires that they do no harm in any of these.
 func TestSimulatedCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	docs, err := os.ReadFile("../../docs/prefix-cache.md")
 	if err != nil {
