@@ -34,7 +34,7 @@ var asked = map[string]Request{
 }
 
 // notAsked are the fields that say nothing about what is generated, or that have tests of their own.
-var notAsked = []string{"ID", "Model", "Prompt", "Unlimited", "Retention", "Whole", "Disaggregation"}
+var notAsked = []string{"ID", "Model", "Prompt", "Unlimited", "Advised", "Retention", "Whole", "Disaggregation"}
 
 // doneHere are the parameters that an engine has not, and its decoder has, by the test that shows it.
 var doneHere = map[string]string{"llamacpp StopTokens": "TestLlamaCPPStopsAtTokens"}
