@@ -204,7 +204,9 @@ func (c *Config) checkEngines() (errs faults) {
 		errs = append(errs, e.checkHealth(path)...)
 		errs = append(errs, e.checkPrefill(path)...)
 		errs.optional(path+".kv_hints", e.KVHints, KVHintsNone, KVHintsRetain)
-		if hinted := engine.KVHinted(); e.KVHints == KVHintsRetain && !slices.Contains(hinted, e.Kind) {
+		// That there is no such kind has been said.
+		hinted, known := engine.KVHinted(), slices.Contains(engine.Kinds(), e.Kind)
+		if e.KVHints == KVHintsRetain && known && !slices.Contains(hinted, e.Kind) {
 			errs.add("%s.kv_hints: %s takes no hints; those that do are %s", path, e.Kind, strings.Join(hinted, ", "))
 		}
 	}

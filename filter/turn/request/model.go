@@ -106,7 +106,7 @@ type ReasoningLimits struct {
 
 // The texts of the settings in [Model].
 const (
-	StrictnessNone      = "off"
+	StrictnessNone      = "none"
 	StrictnessNames     = "names"
 	StrictnessArguments = "arguments"
 	StrictnessAll       = "all_arguments"
