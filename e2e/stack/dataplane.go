@@ -200,7 +200,8 @@ func NewConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 		{Match: "-none", Engine: "vllm"}, // not served: vLLM answers with an error
 	}
 
-	// All tests can run with it: it changes no reply that keeps to the tools.
+	// Nearly all tests can run with it: it changes no reply that keeps to the tools. Scripts that call others, or
+	// that no grammar accepts, are not written as they are.
 	if word := os.Getenv("E2E_TOOL_STRICTNESS"); word != "" {
 		cfg.ModelDefaults.ToolStrictness = word
 	}

@@ -228,7 +228,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
-	if said {
+	if said && (strict || d.rc.TellsLoose()) {
 		d.input.SetStrict(functionNamed(t.Name), strict)
 	}
 	return err

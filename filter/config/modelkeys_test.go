@@ -228,6 +228,7 @@ func TestModelKeysAreInTheChart(t *testing.T) {
 const everyList = `
 tenant_header: x-tenant
 engines: [{kind: sglang, urls: [http://a:1], prefill: [{url: http://b:1}]}]
+model_defaults: {tool_strictness: none}
 models: [{match: gpt-oss}]
 aliases: [{name: a, model: gpt-oss}]
 reasoning_budgets: [{tokens: 1}]

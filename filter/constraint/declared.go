@@ -1,22 +1,18 @@
 package constraint
 
-import (
-	"slices"
-
-	"github.com/envoy-harmony/envoy-harmony/filter/work"
-)
+import "github.com/envoy-harmony/envoy-harmony/filter/work"
 
 // The parts of a reply in which only the names of the tools that are called are fixed, or their
 // arguments too.
 //
-//	reply  = {analysis | preamble} ( call {[end {analysis | preamble}] call} | answer )
+//	reply  = message {end message}
 //
-// An engine compiles each recipient once: so there is one place for calls, and the forms of its
-// headers are not told apart from mixtures of them, which no model writes.
+// An engine compiles each recipient once: so there is one place for calls. Mixtures of their headers' forms, and
+// messages without an end between them, are allowed for that. No model writes them.
 var (
-	interludes = Many{Choice{message("<|channel|>analysis<|message|>"), message("<|channel|>commentary<|message|>")}}
-	addressed  = forms(" to=", "<|channel|>commentary to=", "<|channel|>analysis to=")
-	channel    = Optional{forms("<|channel|>commentary", "<|channel|>analysis")}
+	plain     = forms("<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>")
+	addressed = forms(" to=", "<|channel|>commentary to=", "<|channel|>analysis to=")
+	channel   = Optional{forms("<|channel|>commentary", "<|channel|>analysis")}
 )
 
 // declared returns the replies whose calls are of tools that are declared. Nobody asked for another
@@ -44,8 +40,8 @@ func (s *Spec) declared(account *work.Account) Format {
 	}
 
 	// Who wants one call ends the reply after it.
-	calls := Some{Sequence{one, Optional{append(slices.Clone(more), interludes)}}}
-	return Sequence{interludes, Choice{calls, s.answer(account)}}
+	one = append(one, Sequence{answerHeaders, Free{}}, Sequence{plain, Free{}})
+	return Some{Sequence{one, Optional{more}}}
 }
 
 // addressedTo returns the messages that call one of some recipients.

@@ -79,9 +79,7 @@ func (m *Machine) BeginAside(t *turn.Turn, output func(dst []byte, e turn.Event)
 	m.beginTurn(t, &aside{output, then})
 }
 
-// BeginUnread begins the one model call of a reply without output, of one token that nobody gets. The
-// engine computes the prompt, so that it is in its cache when a later request extends it. No engine
-// computes a prompt without writing a token after it.
+// BeginUnread begins the one model call of a reply without output, see [turn.Turn.LeaveUnread].
 func (m *Machine) BeginUnread(t *turn.Turn) {
 	m.BeginAside(t,
 		func(dst []byte, _ turn.Event) []byte { return dst },

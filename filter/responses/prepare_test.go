@@ -24,8 +24,23 @@ func TestPrepareOnly(t *testing.T) {
 		`"prompt_cache_options":{"prewarm":true},"input":"x","max_output_tokens":900,"min_tokens":5`,
 	} {
 		q, err := reader.Read(t.Context(), []byte(`{"model":"m","store":false,`+members+`}`), l.rc)
-		if err != nil || !q.Options.PrepareOnly {
+		if err != nil || !q.Options.PrepareOnly || q.Turn.Engine.MaxTokens != 1 || q.Turn.Engine.MinTokens != 0 {
 			t.Errorf("%s: %+v, %v", members, q, err)
+			continue
+		}
+		// The response repeats what the client has sent.
+		if limited := strings.Contains(members, "900"); limited != strings.Contains(string(q.Echo), `"max_output_tokens":900`) {
+			t.Errorf("%s: the response has %s", members, q.Echo)
+		}
+	}
+	for _, c := range []struct{ members, param string }{
+		{`"input":"x","background":true,"store":false`, "background"},
+		{`"input":"x","background":true,"enable_response_messages":true`, "enable_response_messages"},
+		{`"input":[{"role":"user","content":"x"},{"type":"compaction_trigger"}]`, "prompt_cache_options.prewarm"},
+	} {
+		body := `{"model":"m","prompt_cache_options":{"prewarm":true},` + c.members + `}`
+		if _, err := reader.Read(t.Context(), []byte(body), l.rc); err == nil || err.Param != c.param {
+			t.Errorf("%s: %v", c.members, err)
 		}
 	}
 	if q, err := reader.Read(t.Context(), []byte(`{"model":"m","input":"x","store":false,"prompt_cache_options":{"prewarm":false}}`), l.rc); err != nil || q.Options.PrepareOnly {

@@ -12,7 +12,7 @@ import (
 func Example() {
 	m := retention.NewMemory()
 	now := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
-	m.Shared(0xbeef) // another session begins with the same head
+	m.Began(0xbeef) // another session begins with the same head
 	m.Called("session-1", "call_1", now)
 	m.Resumed("session-1", "call_1", now.Add(8*time.Second))
 

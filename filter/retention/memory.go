@@ -114,13 +114,18 @@ func (m *Memory) Pause(name string) time.Duration {
 	return min(max(long+long/2, MinPause), MaxPause)
 }
 
-// Shared notes a head, by its sum, and reports whether it has come before.
+// Shared reports whether a prompt with this head, by its sum, has come before.
 func (m *Memory) Shared(head uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.heads.find(head) != nil
+	return m.heads.find(head) != nil
+}
+
+// Began notes the head of a prompt that an engine has begun to answer, by its sum.
+func (m *Memory) Began(head uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.heads.use(head)
-	return known
 }
 
 // sum returns what a call's id is known by, which is not 0.

@@ -157,7 +157,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		case 3:
 			head := r.Uint64N(100)
-			m.Shared(head)
+			m.Began(head)
 			if !m.Shared(head) {
 				t.Fatal("the head that came last is forgotten")
 			}
@@ -177,7 +177,9 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestShared(t *testing.T) {
 	t.Parallel()
 	m := NewMemory()
-	if m.Shared(1) || !m.Shared(1) || m.Shared(2) {
+	before := m.Shared(1) || m.Shared(1)
+	m.Began(1)
+	if before || !m.Shared(1) || m.Shared(2) {
 		t.Error("a head is known before it has come, or not after")
 	}
 }

@@ -31,7 +31,8 @@ type Directive struct {
 
 // Hints are what an engine is told with a model call.
 type Hints struct {
-	// Scope is the session, so that no other one releases what this one keeps.
+	// Scope is the session: what it keeps another one does not release. Requests that name no session are one
+	// with those of the same beginning.
 	Scope      string
 	Directives []Directive
 }

@@ -72,7 +72,9 @@ func (w *world) after(pause time.Duration, do func()) {
 // call makes a model call. A second and a token every 15 ms later then has the output.
 func (w *world) call(c Call, session string, prompt, output []uint32, then func()) {
 	c.Prompt, c.Pause = len(prompt), w.memory.Pause(session)
-	c.Shared = w.memory.Shared(uint64(prompt[0])<<32 | uint64(c.Head))
+	head := uint64(prompt[0])<<32 | uint64(c.Head)
+	c.Shared = w.memory.Shared(head)
+	w.memory.Began(head)
 	running, computed := w.cache.begin(prompt, Hints{session, c.Directives()}, w.now)
 	w.prompts += len(prompt)
 	w.computed += computed

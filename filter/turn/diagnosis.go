@@ -74,19 +74,19 @@ func (t *Turn) Diagnosis() *request.Diagnosis {
 	if t == nil {
 		return nil
 	}
-	return t.heard.found
+	return t.heard.diagnosed.found
 }
 
-// Began remembers the prompt, once: an engine has begun to answer it.
-func (d *diagnosed) Began() {
+// began remembers the prompt, once: an engine has begun to answer it.
+func (d *diagnosed) began() {
 	if d.found != nil && !d.remembered {
 		d.remembered = true
 		d.prompts.Keep(d.session, d.reply, d.print)
 	}
 }
 
-// Wrote adds what the model has written to the prompt that is remembered: the client answers its calls next.
-func (d *diagnosed) Wrote(tokens []harmony.Token, respelled bool) {
+// wrote adds what the model has written to the prompt that is remembered: the client answers its calls next.
+func (d *diagnosed) wrote(tokens []harmony.Token, respelled bool) {
 	// Of several choices, which one the client goes on with is not known.
 	if d.found == nil || d.call.N > 1 {
 		return
@@ -98,13 +98,13 @@ func (d *diagnosed) Wrote(tokens []harmony.Token, respelled bool) {
 	}
 }
 
-// Cached notes what the engine reports of the prompt.
-func (d *diagnosed) Cached(usage *engine.Usage) {
+// cached notes what the engine reports of the prompt.
+func (d *diagnosed) cached(usage *engine.Usage) {
 	if d.found == nil {
 		return
 	}
 
-	d.Began()
+	d.began()
 	d.prompts.Answered(d.session, d.print, usage.Replica)
 	if !d.later {
 		d.found.Cached, d.found.Replica = usage.CachedTokens, usage.Replica

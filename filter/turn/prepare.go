@@ -80,7 +80,7 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		turn.constraintParam = in.Format.Path
 	}
 
-	plan.Call, plan.Listener, plan.Diagnosis = turn.Engine, &turn.heard, turn.heard.found
+	plan.Call, plan.Listener, plan.Diagnosis = turn.Engine, &turn.heard, turn.heard.diagnosed.found
 	plan.Header, plan.Begun, plan.Due = rendered.Header, rendered.Begun, rendered.Due
 	// Where any output is valid there is nothing to verify.
 	if spec.Restricts() {
@@ -89,13 +89,20 @@ func Prepare(ctx context.Context, rc *request.Context, in *request.Input) (*Turn
 		}
 	}
 	turn.plan = plan
-	turn.heard.call = turn.Engine
+	turn.heard.diagnosed.call = turn.Engine
 
 	// Work that was refused on the way may have been done without, in silence.
 	if err := rc.WorkRefused(""); err != nil {
 		return nil, err
 	}
 	return turn, nil
+}
+
+// LeaveUnread makes the model call one of which nobody gets the output: the engine computes the prompt, so that
+// it is in its cache when a later request extends it. No engine does that without writing a token.
+func (t *Turn) LeaveUnread() {
+	t.Engine.MaxTokens, t.Engine.MinTokens, t.Engine.Unlimited = 1, 0, false
+	t.Engine.Constraint, t.Engine.Advised = nil, false
 }
 
 // engineRequest returns the model call for a prompt; format is the constraint of

@@ -17,6 +17,9 @@ type retained struct {
 	memory  *retention.Memory
 	now     func() time.Time
 	session string
+	// Of the prompt's head, and whether it is remembered.
+	head  uint64
+	begun bool
 	// What is known of the model call, but for its prompt's length and what follows from that.
 	known retention.Call
 }
@@ -35,8 +38,9 @@ func (t *Turn) retain(conversation *prompt.Conversation, rendered *prompt.Prompt
 	}
 
 	head := t.Engine.Prompt[:rendered.HeadTokens()]
+	r.head = headSum(t.Engine, head)
 	r.known = retention.Call{
-		Head: len(head), Shared: r.memory.Shared(headSum(t.Engine, head)),
+		Head: len(head), Shared: r.memory.Shared(r.head),
 		Tools: tools && !in.NoCalls, Choices: t.Engine.N, Ends: in.Summarizes,
 	}
 	r.hint(t.Engine)
@@ -68,8 +72,16 @@ func (r *retained) hint(call *engine.Request) {
 	}
 }
 
-// Called notes that the model has called tools.
-func (r *retained) Called(id string) {
+// began notes the head, once: an engine has it now.
+func (r *retained) began() {
+	if r.memory != nil && !r.begun {
+		r.begun = true
+		r.memory.Began(r.head)
+	}
+}
+
+// called notes that the model has called tools.
+func (r *retained) called(id string) {
 	if r.memory != nil {
 		r.memory.Called(r.session, id, r.now())
 	}

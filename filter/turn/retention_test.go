@@ -114,7 +114,7 @@ func TestHintsOfASummary(t *testing.T) {
 	t.Parallel()
 	rc, _ := hinting()
 	in := &Input{Instructions: "Be terse.", Items: []Item{userHi}, Tools: functions("f"), Session: "s"}
-	prepare(t, rc, in)
+	prepare(t, rc, in).heard.Began()
 	in.Summarizes = true
 	turn := prepare(t, rc, in)
 	d := turn.Engine.Retention.Directives
@@ -154,6 +154,7 @@ func TestHintsFitPrompts(t *testing.T) {
 		clock.Time = clock.Add(time.Duration(r.IntN(20)) * time.Second)
 
 		with, without := prepare(t, rc, in), prepare(t, plain, in)
+		with.heard.Began()
 		if !slices.Equal(with.Engine.Prompt, without.Engine.Prompt) {
 			t.Fatal("the prompt differs")
 		}

@@ -1,12 +1,15 @@
 package turn
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn/request"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -70,6 +73,32 @@ func TestAdviceHindersNothing(t *testing.T) {
 			t.Errorf("%s, after %s: nothing follows", c.level, c.output)
 		case (rest.Constraint != nil) != c.kept:
 			t.Errorf("%s, after %s: a constraint: %t", c.level, c.output, !c.kept)
+		}
+	}
+}
+
+// TestAdviceRefusesNothing shows that schemas that take too much work to be enforced are not, if only the operator
+// asks for it: the request is accepted as without, and has most of its work left.
+func TestAdviceRefusesNothing(t *testing.T) {
+	t.Parallel()
+	const steps = 20_000_000
+	var tools []harmony.Tool
+	for i := range 60 {
+		pattern := strings.Repeat(fmt.Sprintf("(a%d|b[c-x]{1,9})", i), 120)
+		tools = append(tools, harmony.Tool{
+			Name: fmt.Sprintf("f%d", i), Parameters: []byte(`{"type":"object","properties":{"a":{"type":"string","pattern":"` + pattern + `"}}}`),
+		})
+	}
+	for _, level := range []string{request.StrictnessNone, request.StrictnessAll} {
+		rc, _ := newContext()
+		rc.Model.ToolStrictness = level
+		rc.Work = work.New(t.Context(), steps)
+		in := &Input{Items: []Item{userHi}, Tools: []harmony.Namespace{{Name: FunctionsNamespace, Tools: tools}}}
+		if _, err := Prepare(t.Context(), rc, in); err != nil {
+			t.Errorf("%s: %v", level, err)
+		}
+		if !rc.Work.Affords(steps / 2) {
+			t.Errorf("%s: less than half of the request's work is left", level)
 		}
 	}
 }

@@ -54,10 +54,25 @@ type Turn struct {
 // heard is what is to be known of a turn's model call beside its output. It is an [output.Listener].
 type heard struct {
 	// How the prompt is compared with earlier ones.
-	diagnosed
+	diagnosed diagnosed
 	// What the engine is asked to keep.
-	retained
+	retained retained
 }
+
+// Began implements [output.Listener].
+func (h *heard) Began() {
+	h.diagnosed.began()
+	h.retained.began()
+}
+
+// Wrote implements [output.Listener].
+func (h *heard) Wrote(tokens []harmony.Token, respelled bool) { h.diagnosed.wrote(tokens, respelled) }
+
+// Called implements [output.Listener].
+func (h *heard) Called(id string) { h.retained.called(id) }
+
+// Cached implements [output.Listener].
+func (h *heard) Cached(usage *engine.Usage) { h.diagnosed.cached(usage) }
 
 // NewReader returns the reader of one choice. It calls emit with each event, from
 // Push and Close.

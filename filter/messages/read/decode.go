@@ -109,6 +109,9 @@ func (d *decoder) prepare(ctx context.Context, called toolset.Called) (p request
 		p.Turn, err = compaction.Prepare(ctx, d.rc, &d.input)
 	} else {
 		p.Turn, err = turn.Prepare(ctx, d.rc, &d.input)
+		if err == nil && d.prepares {
+			p.Turn.LeaveUnread()
+		}
 	}
 	return p, err
 }

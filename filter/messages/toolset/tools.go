@@ -40,7 +40,7 @@ func (r *Reader) readTool(v jsontext.Field, published *clientTool) *apierror.Err
 	}
 
 	r.tools = append(r.tools, t.Tool)
-	if t.strict.said {
+	if t.strict.on || t.strict.said && r.rc.TellsLoose() {
 		r.input.SetStrict(toolName(t.Name), t.strict.on)
 	}
 	return nil

@@ -165,9 +165,15 @@ func (d *decoder) finish() *apierror.Error {
 	switch {
 	case f.input.Engine.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
-	case f.options.PrepareOnly:
-		// Codex prepares its instructions and tools before the user has written anything.
-		f.compactAbove = 0
+	case f.options.PrepareOnly && d.items.compacting.triggered:
+		return apierror.Invalid("prompt_cache_options.prewarm",
+			"A compaction writes a summary, and a prepared prompt has no output. Leave one of the two out.")
+	case f.options.PrepareOnly && len(d.items.verdicts) > 0:
+		return apierror.Invalid("prompt_cache_options.prewarm",
+			"A call that is approved would be made before the request that waits for its result. Send the "+
+				"mcp_approval_response with that request.")
+	// Codex prepares its instructions and tools before the user has written anything.
+	case f.options.PrepareOnly && !f.options.Background && !f.options.Messages:
 	case !f.items.Exists() && f.previous == "" && f.conversation == "":
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
 	case d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:
@@ -186,7 +192,7 @@ func (d *decoder) finish() *apierror.Error {
 	}
 
 	if f.options.PrepareOnly {
-		f.input.Engine.MaxTokens, f.input.Engine.MinTokens, f.input.IgnoreEOS = 1, 0, false
+		f.compactAbove = 0
 	}
 	if err := f.input.FinishLength("max_output_tokens"); err != nil {
 		return err
@@ -253,7 +259,7 @@ func (d *decoder) firstCall() *firstCall {
 	}
 	in.Replies = d.replies()
 	return &firstCall{
-		rc: d.rc, input: in, summary: d.items.compacting.triggered,
+		rc: d.rc, input: in, summary: d.items.compacting.triggered, unread: d.fields.options.PrepareOnly,
 		compactAbove: d.fields.compactAbove, compactor: d.reader.Compactor,
 	}
 }

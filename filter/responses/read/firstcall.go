@@ -19,6 +19,8 @@ type firstCall struct {
 
 	// summary says that the model is asked for a summary of the conversation.
 	summary bool
+	// unread says that nobody gets the output.
+	unread bool
 	// compactAbove are the tokens of a prompt above which the conversation is compacted
 	// first; 0: never. compactor seals that compaction.
 	compactAbove int
@@ -27,10 +29,15 @@ type firstCall struct {
 
 // prepare makes the token request. It reads what the store has of the turn.
 func (p *firstCall) prepare(ctx context.Context) (*turn.Turn, *apierror.Error) {
-	if !p.summary {
-		return turn.Prepare(ctx, p.rc, &p.input)
+	if p.summary {
+		return compaction.Prepare(ctx, p.rc, &p.input)
 	}
-	return compaction.Prepare(ctx, p.rc, &p.input)
+
+	t, err := turn.Prepare(ctx, p.rc, &p.input)
+	if err == nil && p.unread {
+		t.LeaveUnread()
+	}
+	return t, err
 }
 
 // Do implements api.Job. Its result is a *prepared.

@@ -53,8 +53,9 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 		return apierror.Invalid("conversation", "No conversations are stored. Send the whole conversation as input.")
 	}
 
-	// Where nothing is added there is nothing to exclude others from.
-	if d.fields.store && !d.rc.Unbounded {
+	// Where nothing is added there is nothing to exclude others from. Who has a prompt prepared sends its
+	// items again, with the request that is answered.
+	if d.fields.store && !d.rc.Unbounded && !d.fields.options.PrepareOnly {
 		l := &request.Lock{Store: d.reader.Store, Tenant: d.rc.Tenant, Conversation: id, Response: d.id}
 		if err := l.Acquire(ctx); err != nil {
 			return ofConversation(stored.ConversationError(id, err))

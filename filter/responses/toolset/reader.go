@@ -105,7 +105,7 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		return nil
 	}
 
-	if t.strict.said {
+	if t.strict.on || t.strict.said && r.rc.TellsLoose() {
 		name := turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}
 		r.input.SetStrict(name, t.strict.on)
 	}

@@ -123,7 +123,7 @@ func newLaterSpec(
 		l.advised = l.format != nil && !spec.Restricts()
 	}
 
-	if spec.Restricts() {
+	if err == nil && spec.Restricts() {
 		l.verifier, err = newVerifier(rc, in, &spec, choice, tools)
 	}
 	return l, err

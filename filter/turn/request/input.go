@@ -221,6 +221,10 @@ func (in *Input) EnforceText(tools []item.ToolName) {
 	}
 }
 
+// TellsLoose reports whether it makes a difference that a client says of a tool that its arguments need not follow
+// its schema. Some clients say it of all tools.
+func (rc *Context) TellsLoose() bool { return rc.Model.ToolStrictness == StrictnessArguments }
+
 // SetStrict sets what the client says of whether the arguments of a tool must follow its schema.
 func (in *Input) SetStrict(name item.ToolName, strict bool) {
 	if in.Strict == nil {

@@ -3,6 +3,7 @@ package toolset
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -89,7 +90,7 @@ type callable struct {
 	// The only ones that may be called; nil: all.
 	chosen map[item.ToolName]bool
 
-	// What was found, and the parameters of each.
+	// What was found, and, where calls are advised, the parameters of each.
 	found      []constraint.Tool
 	parameters []json.RawMessage
 	names      map[item.ToolName]bool
@@ -109,7 +110,9 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 		c.names = map[item.ToolName]bool{}
 	}
 	c.names[name] = true
-	c.parameters = append(c.parameters, parameters)
+	if c.advised() {
+		c.parameters = append(c.parameters, parameters)
+	}
 
 	strict := c.tools.IsStrict(c.in, name)
 	if strict {
@@ -143,16 +146,30 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 // about a second of an engine's compiler, since clients that wait for it have not asked for any.
 const maxAdvisedCost = 16
 
+// adviceSteps is what the schemas that only the operator asks for may take of the request's work: a tenth, so
+// that what the client asks for has its own.
+const adviceSteps = 2_000_000
+
+// advised reports whether the operator asks for something of calls, where nothing is in its way: the message that
+// is continued has begun already, and a grammar decides where an output ends.
+func (c *callable) advised() bool {
+	switch c.rc.Model.ToolStrictness {
+	case "", request.StrictnessNone:
+		return false
+	}
+	return !c.rc.Checked && !c.in.Continue && c.in.Engine.MinTokens == 0
+}
+
 // tighten adds what the operator asks for of calls, beside what the request does. Nothing of it is verified:
 // a reply that breaks it, of an engine that does not enforce it, is one that the client has allowed.
 func (c *callable) tighten(spec *constraint.Spec) {
-	level := c.rc.Model.ToolStrictness
-	if level == "" || level == request.StrictnessNone || c.rc.Checked || c.in.Engine.MinTokens > 0 || c.in.Continue {
+	if !c.advised() {
 		return
 	}
 
-	// What a client asks for makes the arguments of all tools objects.
-	free := !spec.Restricts()
+	account := c.rc.Work.Part(context.Background(), adviceSteps)
+	// Beside what a client asks for, other tools take objects.
+	alone := !spec.Restricts()
 	spec.Declared = true
 	for i := range spec.Tools {
 		tool := &spec.Tools[i]
@@ -162,13 +179,15 @@ func (c *callable) tighten(spec *constraint.Spec) {
 		}
 
 		if !c.wantsArguments(name) {
-			tool.Free = free
+			tool.Free = alone
 			continue
 		}
-		// Without room in the grammar they are any object.
-		_, tool.Enforced = c.forced.schema(
-			c.rc.Work, c.parameters[i], maxStrictSchemas-c.strictBytes, maxAdvisedCost-c.forced.cost,
-		)
+		// Without steps, or room in the grammar, they are any object.
+		if account != nil {
+			_, tool.Enforced = c.forced.schema(
+				account, c.parameters[i], maxStrictSchemas-c.strictBytes, maxAdvisedCost-c.forced.cost,
+			)
+		}
 	}
 }
 
