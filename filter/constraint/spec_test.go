@@ -225,7 +225,8 @@ func TestAccepts(t *testing.T) {
 		"names": {
 			yes: [][]string{
 				each(append(anyOrder, before...), callSearchAny), callNotes, callBrowse, callBrowseBad, callPython, finalText,
-				preambles[1:], thoughts[1:], {"<|channel|>analysis<|message|>a", "<|channel|>commentary<|message|>a"},
+				preambles[1:], thoughts[1:],
+				{"<|channel|>analysis<|message|>a", "<|channel|>commentary<|message|>a"},
 				each(callNotes[:2], []string{separator}, finalText[:1]), each(finalText[:2], []string{separator}, finalText[:1]),
 				each(append(anyOrder, before...), finalText[:4]), each(callSearchAny[:3], []string{separator, separator + anyOrder[0]}, callNotes[:3]),
 			},

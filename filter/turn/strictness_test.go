@@ -82,8 +82,8 @@ func TestAdviceHindersNothing(t *testing.T) {
 func TestAdviceRefusesNothing(t *testing.T) {
 	t.Parallel()
 	const steps = 20_000_000
-	var tools []harmony.Tool
-	for i := range 60 {
+	tools := make([]harmony.Tool, 0, 60)
+	for i := range cap(tools) {
 		pattern := strings.Repeat(fmt.Sprintf("(a%d|b[c-x]{1,9})", i), 120)
 		tools = append(tools, harmony.Tool{
 			Name: fmt.Sprintf("f%d", i), Parameters: []byte(`{"type":"object","properties":{"a":{"type":"string","pattern":"` + pattern + `"}}}`),
