@@ -368,8 +368,9 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 		Memory:   texts,
 		Limits:   limits,
 		KeptTTL:  cfg.Limits.KeptReasoningTTL.Duration,
+
+		Retention: g.retention,
 	}
-	env.Retention = g.retention
 	// A nil pointer in the interface would not be nil.
 	if g.prompts != nil {
 		env.Prompts = g.prompts

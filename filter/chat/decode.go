@@ -204,7 +204,7 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 }
 
 func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Error {
-	said, strict := false, false
+	var strict turn.Strictness
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
@@ -217,8 +217,9 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 			}
 			t.Parameters = []byte(v.Raw)
 		case "strict":
-			said = true
-			strict, err = v.Switch()
+			var on bool
+			on, err = v.Switch()
+			strict = turn.Said(on)
 		default:
 			err = functionFields.Other(key, v, &d.ignored)
 		}
@@ -228,7 +229,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
-	if said && (strict || d.rc.TellsLoose()) {
+	if strict.Matters(d.rc) {
 		d.input.SetStrict(functionNamed(t.Name), strict)
 	}
 	return err

@@ -39,8 +39,9 @@ func (s *Spec) declared(account *work.Account) Format {
 		one = append(one, addressedTo(texts, builtinType, Free{}))
 	}
 
-	// Who wants one call ends the reply after it.
 	one = append(one, Sequence{answerHeaders, Free{}}, Sequence{plain, Free{}})
+
+	// Also where the client wants one call: who reads the reply ends it after that.
 	return Some{Sequence{one, Optional{more}}}
 }
 

@@ -159,7 +159,8 @@ func forms(texts ...string) Choice {
 //
 //	reply  = {analysis} [preamble {analysis}] ( call {end {analysis} call} | answer )
 //
-// A preamble precedes calls, so a request without tools has none.
+// A preamble precedes calls, so a request without tools has none. Where only Declared restricts the output, its
+// messages come in any order.
 func (s *Spec) Format(account *work.Account) Format {
 	switch {
 	case s.Restricts():

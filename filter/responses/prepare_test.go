@@ -55,6 +55,10 @@ func TestPrepareOnly(t *testing.T) {
 	if !q.Options.PrepareOnly || !q.Storage.Local || q.Storage.Wanted {
 		t.Errorf("over a connection: %+v, %+v", q.Options, q.Storage)
 	}
+	summary := []byte(`{"model":"m","generate":false,"stream":true,"input":[{"role":"user","content":"x"},{"type":"compaction_trigger"}]}`)
+	if _, err := reader.Read(ctx, summary, l.rc); err == nil || err.Param != "generate" {
+		t.Errorf("a summary that nobody gets: %v", err)
+	}
 	if _, err := reader.Read(ctx, []byte(strings.Replace(string(body), `"generate":false,`, "", 1)), l.rc); err == nil || err.Param != "input" {
 		t.Errorf("an answer without input: %v", err)
 	}

@@ -80,6 +80,8 @@ type (
 	Limits = request.Limits
 	// Model holds the settings of a model.
 	Model = request.Model
+	// Strictness is what a client says of whether the arguments of a tool must follow its schema.
+	Strictness = request.Strictness
 	// ReasoningLimits are a model's settings about its reasoning.
 	ReasoningLimits = request.ReasoningLimits
 	// RequestContext is what a turn needs to know beside the body.
@@ -130,9 +132,10 @@ const (
 	StrictnessNames     = request.StrictnessNames
 	StrictnessArguments = request.StrictnessArguments
 	StrictnessAll       = request.StrictnessAll
-	ArgumentsRepair     = request.ArgumentsRepair
-	ArgumentsPass       = request.ArgumentsPass
-	ArgumentsRetry      = request.ArgumentsRetry
+
+	ArgumentsRepair = request.ArgumentsRepair
+	ArgumentsPass   = request.ArgumentsPass
+	ArgumentsRetry  = request.ArgumentsRetry
 
 	EffortExact      = request.EffortExact
 	EffortKeepPrefix = request.EffortKeepPrefix
@@ -152,6 +155,9 @@ const (
 
 // DefaultLimits returns limits that hardly any client reaches and that a filter can afford.
 func DefaultLimits() Limits { return request.DefaultLimits() }
+
+// Said is the strictness of a tool that a client has said.
+func Said(on bool) Strictness { return request.Said(on) }
 
 // Keep is a job for the store: it writes what later requests need of a choice that ended in tool calls.
 type Keep = kept.Keep

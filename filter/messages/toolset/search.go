@@ -86,8 +86,8 @@ func (r *Reader) offerSearches() {
 		switch {
 		case !d.Own():
 			name = turn.ModelName(d.Namespace) + "." + turn.ModelName(name)
-		case r.strict[name].said:
-			r.input.SetStrict(toolName(name), r.strict[name].on)
+		case r.strict[name].Matters(r.rc):
+			r.input.SetStrict(toolName(name), r.strict[name])
 		}
 		about.Add(name, d.Tool.Description)
 	}
@@ -100,8 +100,8 @@ func (r *Reader) offerSearches() {
 // offerNow offers a deferred tool of the client from the beginning.
 func (r *Reader) offerNow(d *hosted.Deferred) {
 	r.tools = append(r.tools, d.Tool)
-	if strict := r.strict[d.Tool.Name]; strict.said {
-		r.input.SetStrict(toolName(d.Tool.Name), strict.on)
+	if strict := r.strict[d.Tool.Name]; strict.Matters(r.rc) {
+		r.input.SetStrict(toolName(d.Tool.Name), strict)
 	}
 }
 

@@ -352,13 +352,13 @@ func (a *availability) join(j *Joining, space harmony.Namespace, t *definedTool)
 	joined := &j.tools.Namespaces[at]
 	joined.Tools = append(joined.Tools, t.Tool)
 
-	if !t.strict.said {
+	if !t.strict.Matters(a.r.rc) {
 		return
 	}
 	if j.tools.Strict == nil {
 		j.tools.Strict = map[turn.ToolName]bool{}
 	}
-	j.tools.Strict[toolName(t.Name)] = t.strict.on
+	j.tools.Strict[toolName(t.Name)] = t.strict.On()
 }
 
 // find returns the tools that a change is about.

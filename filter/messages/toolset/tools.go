@@ -40,20 +40,17 @@ func (r *Reader) readTool(v jsontext.Field, published *clientTool) *apierror.Err
 	}
 
 	r.tools = append(r.tools, t.Tool)
-	if t.strict.on || t.strict.said && r.rc.TellsLoose() {
-		r.input.SetStrict(toolName(t.Name), t.strict.on)
+	if t.strict.Matters(r.rc) {
+		r.input.SetStrict(toolName(t.Name), t.strict)
 	}
 	return nil
 }
-
-// strictness is what a request says of whether a tool's arguments must follow its schema.
-type strictness struct{ said, on bool }
 
 // definedTool is a tool of the client, as a request defines it.
 type definedTool struct {
 	harmony.Tool
 
-	strict   strictness
+	strict   turn.Strictness
 	deferred bool
 }
 
@@ -73,8 +70,9 @@ func (r *Reader) parseTool(v jsontext.Field, published *clientTool) (t definedTo
 			}
 			t.Parameters = json.RawMessage(v.Raw)
 		case "strict":
-			t.strict.said = true
-			t.strict.on, err = v.Switch()
+			var on bool
+			on, err = v.Switch()
+			t.strict = turn.Said(on)
 		case "defer_loading":
 			t.deferred, err = v.Switch()
 		case "input_examples":
@@ -107,9 +105,9 @@ func (r *Reader) parseTool(v jsontext.Field, published *clientTool) (t definedTo
 }
 
 // deferTool notes a tool that is offered once the conversation refers to it.
-func (r *Reader) deferTool(t harmony.Tool, strict strictness) {
+func (r *Reader) deferTool(t harmony.Tool, strict turn.Strictness) {
 	if r.strict == nil {
-		r.strict = map[string]strictness{}
+		r.strict = map[string]turn.Strictness{}
 	}
 
 	// A reference names the tool alone, so that two of one name could not be told apart.

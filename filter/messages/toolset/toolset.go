@@ -48,7 +48,7 @@ type Reader struct {
 	// The client's tools that are offered from the beginning. Of deferred ones: whether they are
 	// strict, and the names that several of them have.
 	tools  []harmony.Tool
-	strict map[string]strictness
+	strict map[string]turn.Strictness
 	twice  []string
 	// toolsets are the client's toolsets, each a namespace.
 	toolsets []harmony.Namespace

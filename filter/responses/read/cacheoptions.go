@@ -49,7 +49,7 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 		case "prewarm":
 			var on bool
 			if on, err = v.Switch(); on {
-				f.options.PrepareOnly = true
+				f.leaveUnread(v)
 			}
 		default:
 			err = toolset.CacheFields.Other(key, v, &f.ignored)

@@ -165,18 +165,17 @@ func (d *decoder) finish() *apierror.Error {
 	switch {
 	case f.input.Engine.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
-	case f.options.PrepareOnly && d.items.compacting.triggered:
-		return apierror.Invalid("prompt_cache_options.prewarm",
-			"A compaction writes a summary, and a prepared prompt has no output. Leave one of the two out.")
-	case f.options.PrepareOnly && len(d.items.verdicts) > 0:
-		return apierror.Invalid("prompt_cache_options.prewarm",
+	case f.unread != "" && d.items.compacting.triggered:
+		return apierror.Invalid(f.unread,
+			"A compaction writes a summary, and with %s nothing is written. Leave one of the two out.", f.unread)
+	case f.unread != "" && len(d.items.verdicts) > 0:
+		return apierror.Invalid(f.unread,
 			"A call that is approved would be made before the request that waits for its result. Send the "+
-				"mcp_approval_response with that request.")
+				"mcp_approval_response with that request, without %s.", f.unread)
 	// Codex prepares its instructions and tools before the user has written anything.
-	case f.options.PrepareOnly && !f.options.Background && !f.options.Messages:
-	case !f.items.Exists() && f.previous == "" && f.conversation == "":
+	case f.unread == "" && !f.items.Exists() && f.previous == "" && f.conversation == "":
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
-	case d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:
+	case f.unread == "" && d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:
 		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
 	case f.options.Background && !d.stores():
 		return apierror.Invalid("background",

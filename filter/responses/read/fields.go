@@ -2,6 +2,7 @@ package read
 
 import (
 	"math"
+	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -23,6 +24,9 @@ type fieldReader struct {
 	input        turn.Input
 	items        jsontext.Field
 	instructions string
+
+	// unread is the field that says that there is no output; "": there is.
+	unread string
 
 	// What the request continues: previous_response_id, or the id of a conversation.
 	previous     string
@@ -186,8 +190,13 @@ func (f *fieldReader) readGenerate(v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path,
 			"The field %q is for a WebSocket only. Set prompt_cache_options.prewarm in its place.", v.Path)
 	}
-	f.options.PrepareOnly = true
+	f.leaveUnread(v)
 	return nil
+}
+
+// leaveUnread notes that the prompt is prepared without output, by a field.
+func (f *fieldReader) leaveUnread(v jsontext.Field) {
+	f.options.PrepareOnly, f.unread = true, strings.Clone(v.Path)
 }
 
 // reasoningFields are the members of reasoning.

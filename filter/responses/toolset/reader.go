@@ -105,9 +105,9 @@ func (r *Reader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.
 		return nil
 	}
 
-	if t.strict.on || t.strict.said && r.rc.TellsLoose() {
+	if t.strict.Matters(r.rc) {
 		name := turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}
-		r.input.SetStrict(name, t.strict.on)
+		r.input.SetStrict(name, t.strict)
 	}
 
 	// A grammar that is too expensive for the engine has been dropped from the format.
@@ -147,14 +147,11 @@ func (r *Reader) readHosted(kind string, v jsontext.Field) *apierror.Error {
 	return r.readBuiltin(kind, v)
 }
 
-// strictness is what a request says of whether a tool's arguments must follow its schema.
-type strictness struct{ said, on bool }
-
 // tool is a tool as the request defines it.
 type tool struct {
 	harmony.Tool
 	kind     string
-	strict   strictness
+	strict   turn.Strictness
 	deferred bool // it is not offered before a search finds it
 
 	format fields.CustomFormat // of a custom tool
@@ -176,8 +173,9 @@ func (r *Reader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 			}
 			t.Parameters = json.RawMessage(v.Raw)
 		case key == "strict" && t.kind == "function":
-			t.strict.said = true
-			t.strict.on, err = v.Switch()
+			var on bool
+			on, err = v.Switch()
+			t.strict = turn.Said(on)
 		case key == "defer_loading":
 			t.deferred, err = v.Switch()
 		case key == "format" && t.kind == "custom":

@@ -217,20 +217,32 @@ func (in *Input) EnforceText(tools []item.ToolName) {
 		return
 	}
 	for _, name := range tools {
-		in.SetStrict(name, true)
+		in.SetStrict(name, Said(true))
 	}
 }
 
-// TellsLoose reports whether it makes a difference that a client says of a tool that its arguments need not follow
-// its schema. Some clients say it of all tools.
-func (rc *Context) TellsLoose() bool { return rc.Model.ToolStrictness == StrictnessArguments }
+// Strictness is what a client says of whether the arguments of a tool must follow its schema. The zero value is
+// nothing.
+type Strictness struct{ said, on bool }
 
-// SetStrict sets what the client says of whether the arguments of a tool must follow its schema.
-func (in *Input) SetStrict(name item.ToolName, strict bool) {
+// Said is the strictness that a client has said.
+func Said(on bool) Strictness { return Strictness{said: true, on: on} }
+
+// Matters reports whether it makes a difference. That a tool is not strict does for one setting only, and some
+// clients say it of all tools.
+func (s Strictness) Matters(rc *Context) bool {
+	return s.on || s.said && rc.Model.ToolStrictness == StrictnessArguments
+}
+
+// On reports whether the arguments must follow the schema.
+func (s Strictness) On() bool { return s.on }
+
+// SetStrict sets what the client has said of a tool, if it [Strictness.Matters].
+func (in *Input) SetStrict(name item.ToolName, s Strictness) {
 	if in.Strict == nil {
 		in.Strict = map[item.ToolName]bool{}
 	}
-	in.Strict[name] = strict
+	in.Strict[name] = s.on
 }
 
 // HasStrict reports whether the arguments of a tool must follow its schema.

@@ -106,10 +106,11 @@ type ReasoningLimits struct {
 
 // The texts of the settings in [Model].
 const (
+	HistoryExact     = "exact"
+	HistoryCanonical = "canonical"
+
 	StrictnessNone      = "none"
 	StrictnessNames     = "names"
 	StrictnessArguments = "arguments"
 	StrictnessAll       = "all_arguments"
-	HistoryExact        = "exact"
-	HistoryCanonical    = "canonical"
 )

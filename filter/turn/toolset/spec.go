@@ -134,7 +134,8 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 	schema, err := strictSchema(c.rc, strict, name, parameters)
 	var enforced constraint.Value
 	if c.required && !strict && !name.Builtin {
-		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes, constraint.MaxCost)
+		room := schemaRoom{bytes: maxStrictSchemas - c.strictBytes, cost: constraint.MaxCost}
+		schema, enforced = c.forced.schema(c.rc.Work, parameters, room)
 	}
 	c.found = append(c.found, constraint.Tool{
 		Recipient: recipient, Builtin: name.Builtin, Code: name.IsCode(), Schema: schema, Enforced: enforced,
@@ -184,9 +185,8 @@ func (c *callable) tighten(spec *constraint.Spec) {
 		}
 		// Without steps, or room in the grammar, they are any object.
 		if account != nil {
-			_, tool.Enforced = c.forced.schema(
-				account, c.parameters[i], maxStrictSchemas-c.strictBytes, maxAdvisedCost-c.forced.cost,
-			)
+			room := schemaRoom{bytes: maxStrictSchemas - c.strictBytes, cost: maxAdvisedCost - c.forced.cost}
+			_, tool.Enforced = c.forced.schema(account, c.parameters[i], room)
 		}
 	}
 }
@@ -248,14 +248,21 @@ func strictSchema(
 // do not take an engine too long together.
 type forcedSchemas struct{ size, cost int }
 
+// schemaRoom is what there is room for.
+type schemaRoom struct {
+	// Of all schemas together.
+	bytes int
+	// Of the next one; patterns and lengths beyond it are left out. Below 0: those before have taken more.
+	cost int
+}
+
 // schema returns the schema of a tool's arguments if it is enforced, and its form for
-// engines; nil: they are any JSON object. room is how many bytes all of them may have, and most is the cost
-// of this one, beyond which patterns and lengths are left out.
+// engines; nil: they are any JSON object.
 func (f *forcedSchemas) schema(
-	account *work.Account, parameters json.RawMessage, room, most int,
+	account *work.Account, parameters json.RawMessage, room schemaRoom,
 ) (schema json.RawMessage, enforced constraint.Value) {
 	// What is read counts, whether it is enforced or not.
-	if f.size += len(parameters); f.size > room {
+	if f.size += len(parameters); f.size > room.bytes {
 		return nil, enforced
 	}
 	parameters = objectSchema(parameters)
@@ -263,7 +270,7 @@ func (f *forcedSchemas) schema(
 		return nil, enforced
 	}
 
-	value, cost, err := constraint.CheckLoose(account, parameters, max(most, 0))
+	value, cost, err := constraint.CheckLoose(account, parameters, max(room.cost, 0))
 	if err != nil || f.cost+cost > constraint.MaxCost {
 		return nil, enforced
 	}
@@ -276,7 +283,7 @@ func (f *forcedSchemas) schema(
 // JSON object.
 func ArgumentsOf(account *work.Account, schema json.RawMessage) constraint.Value {
 	var forced forcedSchemas
-	schema, value := forced.schema(account, schema, maxStrictSchemas, constraint.MaxCost)
+	schema, value := forced.schema(account, schema, schemaRoom{maxStrictSchemas, constraint.MaxCost})
 	if schema != nil && account.Err() == nil {
 		return value
 	}

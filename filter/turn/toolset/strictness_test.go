@@ -69,7 +69,7 @@ func TestStrictnessOfTheOperator(t *testing.T) {
 			Strict: map[item.ToolName]bool{named("loose"): false},
 		}
 		if c.strict {
-			in.SetStrict(named("strict"), true)
+			in.SetStrict(named("strict"), request.Said(true))
 		}
 		if c.change != nil {
 			c.change(rc, in)
@@ -133,7 +133,7 @@ func TestAdvisedSchemasCompileFast(t *testing.T) {
 		{maxAdvisedCost, `{"type":"object","properties":{"a":{"type":"string"}}}`},
 		{constraint.MaxCost, string(schema)},
 	} {
-		if _, value := forced.schema(nil, schema, maxStrictSchemas, c.most); string(value.Schema) != c.want {
+		if _, value := forced.schema(nil, schema, schemaRoom{maxStrictSchemas, c.most}); string(value.Schema) != c.want {
 			t.Errorf("with a cost of %d: %s", c.most, value.Schema)
 		}
 	}
