@@ -163,9 +163,12 @@ func headed(header string, forms []string) []string {
 	return all
 }
 
-// TestAccepts shows which texts belong to a format, for all forms of headers, with
-// and without reasoning and a preamble.
-func TestAccepts(t *testing.T) {
+// specTexts are texts that belong to a spec, and texts that do not.
+type specTexts struct{ yes, no [][]string }
+
+// textsOfSpecs are those of the specs by name, for all forms of headers, with and without reasoning and a
+// preamble.
+func textsOfSpecs() map[string]specTexts {
 	var (
 		callWeather    = each(headersOf("functions.get_weather"), cityGood)
 		callWeatherBad = each(headersOf("functions.get_weather"), cityBad)
@@ -197,7 +200,7 @@ func TestAccepts(t *testing.T) {
 		}
 	)
 
-	for name, c := range map[string]struct{ yes, no [][]string }{
+	return map[string]specTexts{
 		"required": {
 			yes: [][]string{each(before, callWeather), callSearch, callNotes, twoCalls},
 			no:  [][]string{callWeatherBad, callSearchBad, callUnknown, finalText, finalOK, unfinished, malformed, each(twoCalls[:1], []string{separator})},
@@ -249,7 +252,12 @@ func TestAccepts(t *testing.T) {
 			yes: [][]string{{"<|channel|>final<|message|>yes", "<|channel|>final<|message|>no"}, callSearch},
 			no:  [][]string{{"<|channel|>final<|message|>maybe", "<|channel|>final<|message|>yesno"}},
 		},
-	} {
+	}
+}
+
+// TestAccepts shows which texts belong to a format.
+func TestAccepts(t *testing.T) {
+	for name, c := range textsOfSpecs() {
 		t.Run(name, func(t *testing.T) {
 			p := specs[name]
 			f := p.Format(newAccount())

@@ -9,11 +9,15 @@ import (
 	"os"
 	command "os/exec"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // verdict is the result of xgrammar for a format.
 type verdict struct {
 	Accepts []bool
+	// Of replies: they follow the format, to their stop token.
+	Follows []bool
 	// Of processor time.
 	Seconds float64
 	Error   string
@@ -22,7 +26,7 @@ type verdict struct {
 // xgrammar runs xgrammar to decide whether texts belong to formats.
 func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 	t.Helper()
-	var lines, stderr bytes.Buffer
+	var lines bytes.Buffer
 
 	for i, f := range formats {
 		line, err := json.Marshal(map[string]any{"tag": string(AppendStructuralTag(nil, f)), "texts": append([]string{}, texts[i]...)})
@@ -32,18 +36,25 @@ func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 		lines.Write(append(line, '\n'))
 	}
 
+	return verdicts(t, &lines, len(formats))
+}
+
+// verdicts runs xgrammar for n lines.
+func verdicts(t *testing.T, lines *bytes.Buffer, n int) []verdict {
+	t.Helper()
+	var stderr bytes.Buffer
 	python := os.Getenv("ENGINE_TEST_PYTHON")
 	if python == "" {
 		t.Fatal("ENGINE_TEST_PYTHON is not set: run make test-engines, or set it to .engines/vllm/venv/bin/python of this folder")
 	}
 	cmd := command.CommandContext(t.Context(), python, "../../e2e/engines/grammars.py", "../../.engines/models/hf")
-	cmd.Stdin, cmd.Stderr = &lines, &stderr
+	cmd.Stdin, cmd.Stderr = lines, &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 
-	all := make([]verdict, len(formats))
+	all := make([]verdict, n)
 	said := bufio.NewScanner(bytes.NewReader(out))
 
 	for i := range all {
@@ -119,6 +130,52 @@ func TestXgrammarReadsItSo(t *testing.T) {
 		for j, text := range texts[i] {
 			if want := j < len(c.yes); v.Accepts[j] != want {
 				t.Errorf("%s%s: %q is accepted: %t", c.regex, c.schema, text, v.Accepts[j])
+			}
+		}
+	}
+}
+
+// TestXgrammarReadsReplies shows that xgrammar accepts the tokens of the replies that a spec means, followed by the
+// stop token, and no others.
+func TestXgrammarReadsReplies(t *testing.T) {
+	// Most forms differ from others in a part that others have too.
+	const most = 24
+	some := func(lists [][]string) (texts []string) {
+		for _, list := range lists {
+			step := max(1, len(list)/most)
+			for i := 0; i < len(list); i += step {
+				texts = append(texts, list[i])
+			}
+		}
+		return texts
+	}
+
+	var lines bytes.Buffer
+	texts := textsOfSpecs()
+	names := make([]string, 0, len(texts))
+	for name := range texts {
+		spec := specs[name]
+		var replies [][]harmony.Token
+		for _, text := range append(some(texts[name].yes), some(texts[name].no)...) {
+			replies = append(replies, append([]harmony.Token{}, tokensOf(text)...))
+		}
+		line, err := json.Marshal(map[string]any{"tag": string(AppendStructuralTag(nil, spec.Format(newAccount()))), "replies": replies})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Write(append(line, '\n'))
+		names = append(names, name)
+	}
+
+	for i, v := range verdicts(t, &lines, len(names)) {
+		yes := some(texts[names[i]].yes)
+		if v.Error != "" {
+			t.Errorf("%s: %s", names[i], v.Error)
+			continue
+		}
+		for j, text := range append(yes, some(texts[names[i]].no)...) {
+			if want := j < len(yes); v.Follows[j] != want {
+				t.Errorf("%s: %q follows it: %t", names[i], text, v.Follows[j])
 			}
 		}
 	}
